@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { Attachments } from "./backend.ts";
+import type { Roles } from "./caretakers.ts";
 
 /**
  * A hash that is equal for equal specs, attachments and images, whatever the order of members and however many
@@ -11,6 +12,8 @@ export function specHash(
   spec: DeploySpec,
   imageDigest: string,
   { env = {}, mounts = [] }: Pick<Attachments, "env" | "mounts">,
+  /** Of its companion. */
+  roles?: Roles,
 ): string {
   const canonical = (value: unknown): unknown =>
     Array.isArray(value)
@@ -27,5 +30,6 @@ export function specHash(
   // Added only where there is something: hashes in records of older versions stay valid.
   if (Object.keys(env).length > 0) parts.push(canonical(env));
   if (mounts.length > 0) parts.push(canonical({ mounts }));
+  if (roles) parts.push(canonical({ roles }));
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }

@@ -74,7 +74,10 @@ function kill(pid: number): void {
   }
 }
 
-export async function startSshd(): Promise<Sshd> {
+/** `listen`: the address, if not the loopback's; `more`: lines of its configuration. */
+export async function startSshd(
+  { listen = "127.0.0.1", more = "" }: { listen?: string; more?: string } = {},
+): Promise<Sshd> {
   const folder = await Deno.makeTempDir({ prefix: "svc-sshd-" });
   const port = freePort();
   const host = join(folder, "host");
@@ -85,9 +88,9 @@ export async function startSshd(): Promise<Sshd> {
   const config = join(folder, "sshd_config");
   await Deno.writeTextFile(
     config,
-    `ListenAddress 127.0.0.1\nPort ${port}\nHostKey ${host}\nPidFile none\nUsePAM no\nStrictModes no\n` +
+    `ListenAddress ${listen}\nPort ${port}\nHostKey ${host}\nPidFile none\nUsePAM no\nStrictModes no\n` +
       `AuthorizedKeysFile ${folder}/authorized_keys\nPasswordAuthentication no\n` +
-      `KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n`,
+      `KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n${more}`,
   );
   let child: Deno.ChildProcess;
   const start = async () => {

@@ -1,6 +1,7 @@
 /** The bare backend's entry for the table: its settings, and the checks at the server's start. */
 import { ownCommand } from "../../../lib/base/own_command.ts";
 import type { DeployBackend } from "../../../lib/deploy/backend.ts";
+import type { CompanionOptions } from "../../../lib/deploy/companions.ts";
 import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
 import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
 import { checkOwnNetwork } from "../../../lib/deploy/host/own_network.ts";
@@ -14,12 +15,13 @@ import { takeOver } from "./shim.ts";
 import type { StatsSource } from "./usage.ts";
 
 export interface BareOptions extends BackendParts {
+  beside?: CompanionOptions;
   config: BareConfig;
 }
 
 /** All files are below `bare` in the data directory. */
 export async function createBareBackend(
-  { dataDir, runDir, config, images, log, namespaces, snapshotter, unpack }: BareOptions,
+  { dataDir, runDir, config, images, log, namespaces, beside, snapshotter, unpack }: BareOptions,
 ): Promise<DeployBackend> {
   const paths = hostPaths("bare", dataDir, runDir);
   const engine = makeEngine({ paths, config, dataDir, runDir, snapshotter, unpack });
@@ -27,7 +29,7 @@ export async function createBareBackend(
   taking.use(await takeOver(paths.shim, config.shim && { dataDir, runDir, config }));
   const fields = BARE_FIELDS;
   const backend = await openHostBackend({
-    ...{ name: "bare", paths, config, engine, images, fields, namespaces, log },
+    ...{ name: "bare", paths, config, engine, images, fields, namespaces, beside, log },
   });
   engine.holds(taking.move());
   return backend;
@@ -47,6 +49,13 @@ export function bareModule(settings: BareSettings): BackendModule {
     open: async (parts) =>
       await createBareBackend({
         ...parts,
+        ...parts.caretakers && {
+          beside: {
+            caretakers: parts.caretakers,
+            variable: "SVC_BARE_REMOTE",
+            always: settings.bareRemote,
+          },
+        },
         config: {
           runtime,
           systemdCgroup,

@@ -52,8 +52,9 @@ export const BARE = optionTable([
     env: ["SVC_BARE_REMOTE"],
     default: false,
     section,
-    help: "Remote companion per instance.",
-    absent: "the remote companion",
+    help:
+      "A companion beside each instance: svc port-forward, tunnels and svc exec --forward-agent go " +
+      "through it. Needs SVC_AGENT_IMAGE and SVC_ADVERTISE_URL.",
   },
 ]);
 

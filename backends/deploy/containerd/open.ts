@@ -15,6 +15,7 @@ import { checkOwnNetwork } from "../../../lib/deploy/host/own_network.ts";
 import { hostPaths } from "../../../lib/deploy/host/paths.ts";
 import { checkHost } from "../../../lib/deploy/host/prerequisites.ts";
 import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
+import type { CompanionOptions } from "../../../lib/deploy/companions.ts";
 import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
 import { proven } from "../../../lib/runtime/proof.ts";
 import { createRuntime } from "../../../lib/runtime/runc.ts";
@@ -43,6 +44,7 @@ export interface ContainerdConfig extends HostConfig {
 }
 
 export interface ContainerdOptions extends Omit<BackendParts, "snapshotter"> {
+  beside?: CompanionOptions;
   config: ContainerdConfig;
 }
 
@@ -63,7 +65,7 @@ async function serve(path: string): Promise<Disposable> {
 
 /** All files are below `containerd` in the data directory. */
 export async function createContainerdBackend(
-  { dataDir, runDir, config, images, log, namespaces, unpack }: ContainerdOptions,
+  { dataDir, runDir, config, images, log, namespaces, beside, unpack }: ContainerdOptions,
 ): Promise<DeployBackend> {
   const { address, namespace, startMs } = config;
   const paths = hostPaths("containerd", dataDir, runDir);
@@ -137,9 +139,7 @@ export async function createContainerdBackend(
         why: "on containerd they need the companion that SVC_CONTAINERD_REMOTE asks for",
         help: "leave out --mount: this version makes no companions yet",
       },
-      fields,
-      namespaces,
-      log,
+      ...{ fields, namespaces, beside, log },
     });
   } catch (error) {
     engine.close();
@@ -159,6 +159,13 @@ export function containerdModule(settings: ContainerdSettings): BackendModule {
     open: (parts) =>
       createContainerdBackend({
         ...parts,
+        ...parts.caretakers && {
+          beside: {
+            caretakers: parts.caretakers,
+            variable: "SVC_CONTAINERD_REMOTE",
+            always: settings.containerdRemote,
+          },
+        },
         config: {
           address: settings.containerdAddress,
           namespace: settings.containerdNamespace,

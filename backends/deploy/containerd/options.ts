@@ -26,8 +26,9 @@ export const CONTAINERD = optionTable([
     env: ["SVC_CONTAINERD_REMOTE"],
     default: false,
     section,
-    help: "Remote companion per instance.",
-    absent: "the remote companion",
+    help:
+      "A companion beside each instance: svc port-forward, tunnels and svc exec --forward-agent go " +
+      "through it. Needs SVC_AGENT_IMAGE and SVC_ADVERTISE_URL.",
   },
 ]);
 

@@ -3,6 +3,7 @@
  * the companion starts: one whose instance does not run does not start either.
  */
 import { SvcError } from "../../../lib/base/errors.ts";
+import { COMPANION_PIDS } from "../../../lib/deploy/companions.ts";
 import type { ContainerConfig } from "../../../lib/oci/types.ts";
 import type { Instance, Volume } from "../../../lib/incus/types.ts";
 import type { CompanionCalls } from "../shared/engine_api/engine.ts";
@@ -19,8 +20,6 @@ import { AGENTS, APART, maskedNics } from "./instance.ts";
 import { configOf, type IncusPlace, instanceName, keyOf, labelsOf } from "./place.ts";
 import { makeVolume, removeVolume, volumesIn } from "./volumes.ts";
 
-/** Processes and threads that a companion may have. */
-const PIDS = 256;
 /** Lines and characters that an error quotes. */
 const LINES = 5;
 const CHARACTERS = 2000;
@@ -96,7 +95,7 @@ export function incusCompanions(place: IncusPlace): CompanionCalls {
           "oci.cwd": WorkingDir || "/",
           "oci.uid": "0",
           "oci.gid": "0",
-          "limits.processes": String(PIDS),
+          "limits.processes": String(COMPANION_PIDS),
           // The server starts it, with its instance; what ends by itself comes back.
           "boot.autostart": "false",
           ...(api_extensions.includes(AUTO_RESTART) && { "boot.autorestart": "true" }),

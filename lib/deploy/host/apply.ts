@@ -5,12 +5,14 @@ import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
 import type { ApplyProgress, Attachments } from "../backend.ts";
+import type { Roles } from "../caretakers.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
 import { allOrFirstError, batchesOf, checkTimes, stoppedHalfway } from "../roll_out.ts";
 import { specHash } from "../spec_hash.ts";
 import type { BindMounts } from "./binds.ts";
 import { type ContainerPlan, containerPlan, imageWarnings } from "../container_config.ts";
+import type { HostCompanions } from "./companions.ts";
 import type { Deployment } from "./deployment.ts";
 import type { Deployments } from "./deployments.ts";
 import type { ContainerEngine } from "./engine.ts";
@@ -34,6 +36,8 @@ export interface ApplierOptions {
   networks: NetworkTable;
   spares: Spares;
   binds: BindMounts;
+  /** Absent: instances have no companions. */
+  companions?: HostCompanions;
   deployments: Deployments;
   /** Kinds of lib/deploy/privileges.ts. */
   allowPrivileged: readonly string[];
@@ -137,7 +141,12 @@ export class Applier {
     deployment: Deployment,
     revision: Revision,
     plan: ContainerPlan,
-    { kept, walled, warnings }: { kept: readonly Instance[]; walled: boolean; warnings: string[] },
+    { kept, walled, roles, warnings }: {
+      kept: readonly Instance[];
+      walled: boolean;
+      roles?: Roles;
+      warnings: string[];
+    },
   ): Promise<Instance[]> {
     const { deployments, networks, spares } = this.#options;
     const { spec } = revision;
@@ -166,7 +175,7 @@ export class Applier {
       return deployment.add(
         revision,
         replicas.map((replica, index) =>
-          newRecord(spec, replica, { plan, choice, ports, ...(index === 0 && spare) })
+          newRecord(spec, replica, { plan, choice, ports, roles, ...(index === 0 && spare) })
         ),
       );
     });
@@ -211,6 +220,7 @@ export class Applier {
     const warnings = fieldWarnings(spec, this.#options.fields);
     refuseIfStrict(spec, warnings);
     checkTimes(spec);
+    const roles = this.#options.companions?.rolesOf(spec, attachments);
     await binds.check(spec);
     onProgress(`resolving ${spec.image}`);
     const [image] = await Promise.all([
@@ -221,7 +231,7 @@ export class Applier {
     const config = image.config.config ?? {};
     warnings.push(...imageWarnings(spec, config));
     await removeLeft(deployment);
-    const hash = specHash(spec, image.descriptor.digest, attachments);
+    const hash = specHash(spec, image.descriptor.digest, attachments, roles);
     const isSo = (instance: Instance) => instance.hash === hash && !recreate;
     const complete = deployment.ready.length === spec.replicas && deployment.ready.every(isSo);
     if (!fresh && deployment.record.hash === hash && complete) {
@@ -236,7 +246,7 @@ export class Applier {
     const old = deployment.ready.filter((one) => !kept.includes(one));
     const plan = containerPlan(spec, config, attachments);
     const made = await this.#reserve(deployment, { spec, hash }, plan, {
-      ...{ kept, walled: attachments.egress !== undefined, warnings },
+      ...{ kept, walled: attachments.egress !== undefined, roles, warnings },
     });
     const rollOut = new RollOut(deployment, { onProgress, signal, warnings, until });
     const reach = () => {

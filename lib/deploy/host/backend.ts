@@ -5,6 +5,7 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyResult, DeploymentStatus, InstanceEvent } from "../../api/deployment.ts";
 import type { ApplyOptions, Attachments, DeployBackend, LogOptions } from "../backend.ts";
 import type { EgressAbility } from "../caps.ts";
+import type { CompanionOptions } from "../companions.ts";
 import { InstanceEvents } from "../instance_events.ts";
 import { mergeLogs } from "./log_file.ts";
 import type { FieldRules } from "../fields.ts";
@@ -14,10 +15,12 @@ import type { ImageResolver } from "../../oci/resolver.ts";
 import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
 import { ContainerFiles } from "./container_files.ts";
+import { HostCompanions } from "./companions.ts";
 import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
 import { dialInTurn } from "../../wire/dial.ts";
 import { sweepRoots } from "./files/instance_root.ts";
+import type { Instance } from "./instance.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import { Leftovers } from "./leftovers.ts";
 import { requireFreeAliases } from "./names.ts";
@@ -32,7 +35,7 @@ import { Spares } from "./spares.ts";
 import { WayOut } from "./way_out.ts";
 import { best } from "./standing.ts";
 
-export interface HostBackendOptions extends HostParts {
+export interface HostBackendOptions extends Omit<HostParts, "companions"> {
   name: string;
   images: ImageResolver;
   /** The engine's own images, where it has a store of them. */
@@ -40,6 +43,8 @@ export interface HostBackendOptions extends HostParts {
   pruneImages?: DeployBackend["caps"]["pruneImages"];
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
+  /** Absent: instances have no companions. */
+  beside?: CompanionOptions;
   noCallerMounts?: DeployBackend["caps"]["noCallerMounts"];
 }
 
@@ -52,6 +57,8 @@ export async function openHostBackend(options: HostBackendOptions): Promise<Depl
   await backend.open();
   return backend;
 }
+
+const accompanied = ({ id, made: { key, roles } }: Instance) => ({ id, key, roles });
 
 class HostBackend implements DeployBackend {
   readonly name: string;
@@ -69,6 +76,7 @@ class HostBackend implements DeployBackend {
   #ports: PublishedPorts;
   #parts: InstanceParts;
   #applier: Applier;
+  #companions: HostCompanions | undefined;
   #events = new InstanceEvents();
   #leftovers = new Leftovers((deployment, work) => this.#locks.run(deployment.name, work));
   #closing = new AbortController();
@@ -80,7 +88,12 @@ class HostBackend implements DeployBackend {
       options;
     const { allowPrivileged, cniSubnetBase: subnetBase } = config;
     const instances = () => this.#deployments.instances;
-    const { bridges, resolvers, volumes, ...parts } = hostParts(options, instances);
+    const companions = this.#companions = options.beside &&
+      new HostCompanions({ ...options, ...options.beside });
+    const { bridges, resolvers, volumes, ...parts } = hostParts(
+      { ...options, companions },
+      instances,
+    );
     const { binds } = parts;
     this.name = name;
     this.#options = options;
@@ -98,7 +111,7 @@ class HostBackend implements DeployBackend {
       bridges,
       networks: this.#networks,
       spares: this.#spares,
-      binds,
+      ...{ binds, companions },
       deployments: this.#deployments,
       allowPrivileged,
       takeOverMs: config.takeOverMs,
@@ -128,6 +141,7 @@ class HostBackend implements DeployBackend {
       ...(noCallerMounts && { noCallerMounts }),
       ...(pruneImages && { pruneImages }),
       ...(options.namespaces && { egress }),
+      ...companions?.abilities((name, id) => accompanied(this.#deployments.require(name).pick(id))),
     };
   }
 
@@ -349,6 +363,10 @@ class HostBackend implements DeployBackend {
     { signal }: { signal?: AbortSignal } = {},
   ) {
     const standing = best(this.#deployments.require(name).ready);
+    if (this.#companions?.always && standing.length > 0) {
+      const chosen = standing[this.#turn++ % standing.length];
+      return await this.#companions.dial(accompanied(chosen), port, protocol, signal);
+    }
     const addresses = standing.flatMap(({ made: { choice }, networks }) =>
       choice.kind === "host" ? "127.0.0.1" : networks[0]?.ip ?? []
     );

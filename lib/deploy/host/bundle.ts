@@ -16,6 +16,7 @@ import {
 import { resolveUser } from "../../runtime/user.ts";
 import type { BindMounts } from "./binds.ts";
 import { hostDevices, parseDevice } from "./devices.ts";
+import { AGENTS, type HostCompanions } from "./companions.ts";
 import type { ContainerEngine } from "./engine.ts";
 import { staticInit } from "./init.ts";
 import { type Resolvers, resolvText } from "./resolvers.ts";
@@ -28,7 +29,7 @@ const tmpfsMount = (text: string): SpecMount => ({ type: "tmpfs", ...parseTmpfs(
 
 export interface BundleInput {
   spec: DeploySpec;
-  made: Pick<InstanceRecord, "key" | "replica" | "plan" | "choice" | "hostname">;
+  made: Pick<InstanceRecord, "key" | "replica" | "plan" | "choice" | "hostname" | "roles">;
   /** The file of its network namespace. */
   netns: string;
   /** The name that {@linkcode ContainerRoots.unpack} returned. */
@@ -43,12 +44,18 @@ export interface BundlesOptions {
   binds: BindMounts;
   volumes: NamedVolumes;
   resolvers: Resolvers;
+  companions?: Pick<HostCompanions, "shared">;
   /** SVC_WORKLOAD_PIDS_LIMIT; 0: no limit. */
   pidsLimit: number;
 }
 
-const networkMode = ({ made: { choice: { kind } }, netns }: BundleInput): NetworkMode =>
-  kind === "bridges" ? { path: netns } : kind;
+/** `netns`: the file of the instance's namespace. */
+export const networkMode = (
+  { made: { choice: { kind } }, netns }: {
+    made: Pick<InstanceRecord, "choice">;
+    netns: string;
+  },
+): NetworkMode => kind === "bridges" ? { path: netns } : kind;
 
 export class Bundles {
   #options: BundlesOptions;
@@ -62,13 +69,17 @@ export class Bundles {
   }
 
   async #mounts(rootfs: string, { spec, made, signal }: BundleInput): Promise<SpecMount[]> {
-    const { binds, volumes } = this.#options;
+    const { binds, volumes, companions } = this.#options;
     const bundle = this.path(made.key);
     const mounts: SpecMount[] = [
       ...binds.mounts(made.key, spec),
       ...(spec.tmpfs ?? []).map(tmpfsMount),
       ...(made.plan.mounts ?? []).map((mount) => ({ type: "bind" as const, ...mount })),
     ];
+    if (made.roles && companions) {
+      const source = companions.shared(made.key);
+      mounts.push({ type: "bind", source, target: AGENTS, readOnly: true });
+    }
     for (const volume of spec.volumes) {
       const seed = locate(rootfs, volume.target).host;
       const { name, target, readOnly, labels } = volume;

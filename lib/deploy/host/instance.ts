@@ -48,8 +48,8 @@ export class Instance {
     record: InstanceRecord,
     hooks: InstanceHooks,
   ) {
-    const { key, replica, plan, choice, endpoint, hostname, ports } = record;
-    this.made = { key, replica, plan, choice, endpoint, hostname, ports };
+    const { key, replica, plan, choice, endpoint, hostname, roles, ports } = record;
+    this.made = { key, replica, plan, choice, endpoint, hostname, roles, ports };
     this.deployment = spec.name;
     this.spec = spec;
     this.hash = hash;
@@ -112,7 +112,7 @@ export class Instance {
     return this.running || this.#life.state.is === "waiting";
   }
 
-  /** Its current run, last end and state; read-only. */
+  /** Read-only. */
   get life(): Pick<Life, "run" | "end" | "state" | "restarted"> {
     return this.#life;
   }
@@ -130,7 +130,7 @@ export class Instance {
   }
 
   status(): InstanceStatus {
-    return statusOf(this.id, this.#life, this.networks[0]?.ip);
+    return { ...statusOf(this.id, this.#life, this.networks[0]?.ip), ...this.#attached.status };
   }
 
   /** The target of commands in this instance. */
@@ -178,7 +178,7 @@ export class Instance {
         this.#hooks.tell({ type: "created" });
         await this.#hooks.moved();
         if (process) {
-          await this.#attached.enter();
+          await this.#attached.enter({ signal });
           await this.#begin(process);
         }
       } finally {
@@ -254,7 +254,9 @@ export class Instance {
 
   async #ended(exit: ContainerExit): Promise<void> {
     this.#life.ended(exit);
-    if (this.#life.state.is === "ended") await entrust(this.#steered);
+    if (this.#life.state.is === "ended") {
+      await Promise.all([entrust(this.#steered), this.#attached.rest()]);
+    }
     this.#hooks.changed();
     this.#parts.log.info("instance ended", { instance: this.id, code: exit.code });
     await this.#hooks.save();
@@ -278,10 +280,7 @@ export class Instance {
     this.#phase = "ready";
   }
 
-  /**
-   * A replacement takes over: new connections no longer come here. `whileStopped`: only until the replacement
-   * is up.
-   */
+  /** A replacement takes over new connections. `whileStopped`: only until the replacement is up. */
   leave(options: { whileStopped?: boolean } = {}): void {
     this.#phase = options.whileStopped ? "yielding" : "leaving";
   }
@@ -322,6 +321,7 @@ export class Instance {
       this.#life.halt();
       await entrust(this.#steered);
       await stopRun(this.#steered, this.made.plan);
+      await this.#attached.rest();
     });
   }
 
@@ -338,7 +338,7 @@ export class Instance {
     await this.remove();
   }
 
-  /** Removes the instance completely, running or half made. Idempotent; the first error is thrown after all steps. */
+  /** Removes it completely, running or half made. Idempotent; the first error is thrown after all steps. */
   async remove(): Promise<void> {
     this.#life.halt();
     await this.#lock.run(async () => {
@@ -352,7 +352,7 @@ export class Instance {
       await step(() => this.#parts.binds.remove(key));
       if (this.running) this.#life.ended({ code: KILLED, at: new Date() });
       await Promise.all([
-        step(() => this.#attached.disconnect()),
+        step(() => this.#attached.remove()),
         step(() => engine.roots.remove(key)),
       ]);
       if (errors.length > 0) throw errors[0];
@@ -360,10 +360,7 @@ export class Instance {
     });
   }
 
-  /**
-   * After the server's restart: takes a running container over, or records how it ended meanwhile. True where
-   * it runs.
-   */
+  /** After the server's restart: takes a running container over, or records its end. True where it runs. */
   adopt(): Promise<boolean> {
     this.exists = true;
     return this.#lock.run(async () => {
@@ -391,6 +388,7 @@ export class Instance {
   async release(): Promise<void> {
     const letGo = () => {
       this.#life.halt();
+      this.#attached.release();
       this.#parts.engine.exits.unwatch(this.made.key);
     };
     letGo();

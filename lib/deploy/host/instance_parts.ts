@@ -6,6 +6,7 @@ import type { WorkloadNamespaces } from "../namespaces.ts";
 import type { Attachments } from "./attachments.ts";
 import type { BindMounts } from "./binds.ts";
 import type { Bundles } from "./bundle.ts";
+import type { HostCompanions } from "./companions.ts";
 import type { ContainerEngine } from "./engine.ts";
 
 /** The parts that every instance works with. */
@@ -14,6 +15,8 @@ export interface InstanceParts {
   attachments: Attachments;
   bundles: Bundles;
   binds: BindMounts;
+  /** Absent: instances have no companions. */
+  companions?: HostCompanions;
   namespaces: WorkloadNamespaces;
   /** Kinds of lib/deploy/privileges.ts. */
   allowPrivileged: readonly string[];

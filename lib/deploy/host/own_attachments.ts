@@ -1,9 +1,12 @@
-/** The networks that one instance is attached to. */
+/** The networks that one instance is attached to, and what is in them beside it. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { InstanceStatus } from "../../api/deployment.ts";
+import { networkMode } from "./bundle.ts";
+import type { Beside } from "./companions.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import type { InstanceRecord, MadeRecord, NetworkAttachment } from "./record.ts";
 
-type Parts = Pick<InstanceParts, "attachments" | "namespaces" | "log">;
+type Parts = Pick<InstanceParts, "attachments" | "namespaces" | "companions" | "log">;
 
 /** Calls come one after the other. */
 export class OwnAttachments {
@@ -40,15 +43,32 @@ export class OwnAttachments {
     this.#networks = await this.#parts.attachments.make(this.#made, ready, signal);
   }
 
-  /** Starts what svc runs beside the workload, before the workload's process. */
-  async enter(): Promise<void> {
-    const { choice, key, replica } = this.#made;
-    if (choice.kind !== "bridges") return;
-    const { attachments, namespaces } = this.#parts;
+  get #beside(): Beside {
+    const { key, replica, roles } = this.#made;
     const { name: deployment } = this.#spec;
-    const instance = `${deployment}-${replica}`;
-    const path = attachments.path(this.#made);
-    await namespaces.opened({ deployment, spec: this.#spec, instance, key, path });
+    const network = networkMode({
+      made: this.#made,
+      netns: this.#parts.attachments.path(this.#made),
+    });
+    return { ...{ key, replica, roles, deployment, network }, id: `${deployment}-${replica}` };
+  }
+
+  /** Its part of the instance's status. */
+  get status(): Pick<InstanceStatus, "companion"> {
+    return this.#parts.companions?.statusOf(this.#made) ?? {};
+  }
+
+  /** Starts what svc runs beside the workload, before the workload's process. */
+  async enter(options: { signal?: AbortSignal; late?: boolean } = {}): Promise<void> {
+    const { choice, key } = this.#made;
+    const { attachments, namespaces, companions } = this.#parts;
+    const beside = this.#beside;
+    const { deployment, id: instance } = beside;
+    if (choice.kind === "bridges") {
+      const path = attachments.path(this.#made);
+      await namespaces.opened({ deployment, spec: this.#spec, instance, key, path });
+    }
+    await companions?.begin(beside, options);
   }
 
   /**
@@ -57,15 +77,32 @@ export class OwnAttachments {
    */
   async enterLate(): Promise<void> {
     try {
-      await this.enter();
+      await this.enter({ late: true });
     } catch (error) {
       const { key } = this.#made;
       this.#parts.log.error("nothing runs beside an instance that should have it", { key, error });
     }
   }
 
+  /** The instance was stopped: so is its companion. */
+  async rest(): Promise<void> {
+    await this.#parts.companions?.stop(this.#made.key);
+  }
+
+  /** The server ends; the companion goes on. */
+  release(): void {
+    this.#parts.companions?.release(this.#made.key);
+  }
+
+  /** As {@linkcode disconnect}, for good. */
+  async remove(): Promise<void> {
+    await this.#parts.companions?.remove(this.#made.key);
+    await this.disconnect();
+  }
+
   /** Removes them and the namespace. Idempotent. */
   async disconnect(): Promise<void> {
+    await this.rest();
     await this.unmap();
     await this.#parts.namespaces.closed(this.#made.key);
     await this.#parts.attachments.remove(this.#made, this.#networks);

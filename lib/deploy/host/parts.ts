@@ -7,6 +7,7 @@ import { BindMounts } from "./binds.ts";
 import { Bundles } from "./bundle.ts";
 import type { HostConfig } from "./config.ts";
 import { WorkloadNamespaces } from "../namespaces.ts";
+import type { HostCompanions } from "./companions.ts";
 import type { ContainerEngine } from "./engine.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import type { NamedInstance } from "./names.ts";
@@ -20,12 +21,15 @@ export interface HostParts {
   config: HostConfig;
   /** What svc runs beside workloads; absent: nothing. */
   namespaces?: WorkloadNamespaces;
+  /** Absent: instances have no companions. */
+  companions?: HostCompanions;
   log: Logger;
 }
 
 /** `instances`: all of the host, for their names. */
 export function hostParts(
-  { engine, paths, config, namespaces = new WorkloadNamespaces(() => {}), log }: HostParts,
+  { engine, paths, config, namespaces = new WorkloadNamespaces(() => {}), companions, log }:
+    HostParts,
   instances: () => readonly NamedInstance[],
 ): InstanceParts & { bridges: BridgeDriver; resolvers: Resolvers; volumes: NamedVolumes } {
   const { dns, pidsLimit, allowPrivileged } = config;
@@ -35,10 +39,12 @@ export function hostParts(
   const binds = new BindMounts(paths.binds, config.allowBindSources);
   const volumes = new NamedVolumes(paths.volumes);
   const folder = paths.instances;
-  const bundles = new Bundles({ engine, folder, binds, volumes, resolvers, pidsLimit });
+  const bundles = new Bundles({
+    ...{ engine, folder, binds, volumes, resolvers, pidsLimit, companions },
+  });
   const attachments = new Attachments(bridges, paths);
   return {
-    ...{ engine, attachments, bundles, binds, namespaces, allowPrivileged, log },
+    ...{ engine, attachments, bundles, binds, namespaces, companions, allowPrivileged, log },
     ...{ bridges, resolvers, volumes },
   };
 }

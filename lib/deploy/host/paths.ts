@@ -21,6 +21,8 @@ export interface HostPaths {
   binds: string;
   /** Below the run folder: where roots of stopped containers are mounted while files are copied. */
   roots: string;
+  /** Below the run folder: a folder for each instance that it shares with its companion. */
+  companions: string;
   leases: string;
   /** Chain of the nat table with the rules of published ports. */
   portChain: string;
@@ -43,6 +45,7 @@ export function hostPaths(name: string, dataDir: string, runDir = "/run/svc"): H
     runtime: join(runDir, own, "runtime"),
     binds: join(runDir, own, "binds"),
     roots: join(runDir, own, "roots"),
+    companions: join(runDir, own, "companions"),
     // Shared by all servers of this host: two servers may use one bridge.
     leases: join(runDir, "leases"),
     portChain: `SVC-PORTS-${own}`,

@@ -2,6 +2,7 @@
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
 import { JsonRecords } from "../json_records.ts";
+import type { Roles } from "../caretakers.ts";
 import type { ContainerPlan } from "../container_config.ts";
 import type { CniResult } from "../../runtime/cni.ts";
 import type { Addresses, BridgeNetwork } from "../../runtime/network.ts";
@@ -31,6 +32,8 @@ export interface MadeRecord {
   /** Name of its prepared namespace and attachment; absent: they are named by `key`. */
   endpoint?: string;
   hostname: string;
+  /** Of its companion; absent: it has none. */
+  roles?: Roles;
   /** Host ports that lead to the instance, in turns with the other replicas. */
   ports: PublishedPort[];
 }

@@ -10,6 +10,14 @@ import { KeyedMutex } from "../../../../lib/base/mutex.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import type { CaredFor, Caretakers, Roles } from "../../../../lib/deploy/caretakers.ts";
+import {
+  ATTACH_MS,
+  type CompanionOptions,
+  companionWith,
+  forwardedAgent,
+  notAttached,
+  rolesOfAll,
+} from "../../../../lib/deploy/companions.ts";
 import type { Duplex } from "../../../../lib/wire/duplex.ts";
 import type { Deployment } from "./deployment.ts";
 import type { CompanionCalls, CompanionState } from "./engine.ts";
@@ -19,21 +27,10 @@ import { type Inspected, isActive, isReady, runs } from "./inspect.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
 
-/** Milliseconds until a companion has to be attached. */
-const ATTACH_MS = 60_000;
 /** Milliseconds between two looks at a companion that is not attached yet. */
 const LOOK_MS = 500;
 
-/** How a backend is given companions. */
-export interface CompanionOptions {
-  caretakers: Caretakers;
-  /** The variable by which every instance gets a companion. */
-  variable: string;
-  /** True where that is set. */
-  always: boolean;
-  /** False: they have the roles of every companion, and no others. Default: true. */
-  moreRoles?: boolean;
-}
+export type { CompanionOptions };
 
 export interface CompanionsParts extends CompanionOptions {
   calls: CompanionCalls;
@@ -53,6 +50,11 @@ interface Wanted {
 const ofInstance = (deployment: string, { key, replica }: InstanceRecord): CaredFor => ({
   ...{ key, deployment },
   instance: instanceId(deployment, replica),
+});
+
+const accompanied = (deployment: string, { key, replica, roles }: InstanceRecord) => ({
+  ...{ key, roles },
+  id: instanceId(deployment, replica),
 });
 
 export class Companions {
@@ -77,8 +79,7 @@ export class Companions {
    */
   rolesOf(deployment: string, plan?: CompanionPlan): Roles | undefined {
     const { always, caretakers, calls: { folder } } = this.#parts;
-    const ofAll: Roles = { portForward: {}, agentRelay: { folder } };
-    const roles = { ...always && ofAll, ...plan?.roles as Roles | undefined };
+    const roles = { ...always && rolesOfAll(folder), ...plan?.roles as Roles | undefined };
     if (Object.keys(roles).length === 0) return undefined;
     caretakers.requireImage(`deploy ${deployment}`);
     return roles;
@@ -131,17 +132,7 @@ export class Companions {
     await sleep(LOOK_MS, signal);
     const words = await calls.lastWords(key).catch(() => "");
     signal.throwIfAborted();
-    const { instance: id } = ofInstance(deployment, instance);
-    throw new SvcError(
-      "deploy_failed",
-      `Cannot deploy ${deployment}: the companion of ${id} does not attach to this server${
-        words && `: ${words}`
-      }`,
-      {
-        help: "check that workloads reach SVC_ADVERTISE_URL, and that SVC_AGENT_IMAGE is of this " +
-          "server's version (svc image agent)",
-      },
-    );
+    throw notAttached(deployment, ofInstance(deployment, instance).instance, words);
   }
 
   async #wanted(of: CaredFor, roles: Roles): Promise<Wanted> {
@@ -213,16 +204,6 @@ export class Companions {
     return this.#parts.caretakers.serves(key);
   }
 
-  /** The instance's companion. Throws `conflict` where there is none. */
-  #of({ key, roles, replica }: InstanceRecord, deployment: string, role: string): string {
-    if (roles && role in roles) return key;
-    throw new SvcError(
-      "conflict",
-      `Cannot reach ${instanceId(deployment, replica)}: it was deployed without a companion`,
-      { help: "deploy it again" },
-    );
-  }
-
   /** See {@linkcode DeployBackend.dial}. */
   async dial(
     { name, instances }: Deployment,
@@ -241,7 +222,7 @@ export class Companions {
     const ready = running.filter(({ found }) => isReady(found!));
     const chosen = ready.length > 0 ? ready : running;
     const { instance } = chosen[this.#turn++ % chosen.length];
-    const key = this.#of(instance, name, "portForward");
+    const key = companionWith(accompanied(name, instance), "portForward");
     return await this.#parts.caretakers.dial(key, port, protocol, signal);
   }
 
@@ -250,14 +231,11 @@ export class Companions {
     connect: Parameters<Caretakers["forwardAgent"]>[1];
     signal?: AbortSignal;
   }) {
-    const key = this.#of(instance, deployment, "agentRelay");
-    const { caretakers } = this.#parts;
-    const forwarded = await caretakers.forwardAgent(key, options.connect, options.signal);
-    return {
-      path: forwarded.path,
-      instance: instanceId(deployment, instance.replica),
-      [Symbol.asyncDispose]: () => forwarded[Symbol.asyncDispose](),
-    };
+    return await forwardedAgent(
+      this.#parts.caretakers,
+      accompanied(deployment, instance),
+      options,
+    );
   }
 }
 

@@ -1,6 +1,7 @@
 /** Companions as containers of an engine with the Docker Engine API. */
 import { ignoringMissing } from "../../../../lib/docker/errors.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { COMPANION_PIDS } from "../../../../lib/deploy/companions.ts";
 import { lastWords } from "../../../../lib/docker/last_words.ts";
 import type { CompanionCalls } from "./engine.ts";
 import type { Inspected } from "./inspect.ts";
@@ -13,9 +14,6 @@ import {
 
 /** The folder that an instance shares with its companion, in both. */
 export const SHARED = "/run/svc/agents";
-
-/** Processes and threads that a companion may have. */
-const PIDS = 256;
 
 const containerOf = (key: string) => `${key}-companion`;
 const volumeOf = (key: string) => `${key}-agents`;
@@ -67,7 +65,7 @@ export function dockerCompanions(client: DockerClient, server: string): Companio
             Tmpfs: { "/tmp": "" },
             CapDrop: ["ALL"],
             SecurityOpt: ["no-new-privileges"],
-            PidsLimit: PIDS,
+            PidsLimit: COMPANION_PIDS,
           },
         },
       });
