@@ -37,6 +37,8 @@ export interface Attached {
   exitCodeFrom?: string;
   timeoutMs?: number;
   hooks: Hooks;
+  /** While it is true, services are being replaced: that all have ended means nothing. */
+  holds?: () => boolean;
 }
 
 /** "web-1": the name in log lines, without the project's. */
@@ -139,12 +141,12 @@ export class AttachedRun {
 
   /** Resolves with the end that decides, or undefined where all have ended by themselves. */
   async #untilEnd(): Promise<{ service: string; code: number } | undefined> {
-    const { abort, exitCodeFrom } = this.#options;
+    const { abort, exitCodeFrom, holds } = this.#options;
     for (;;) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#wake = resolve;
       const states = await this.#states().catch(away);
-      if (states) {
+      if (states && !holds?.()) {
         const ends = this.#ends(states);
         const found = ends.find(({ service, code }) =>
           abort === "exit" || abort === "failure" && code !== 0 || service === exitCodeFrom

@@ -127,8 +127,8 @@ export async function buildImages(
       options: BUILD_OPTIONS,
       args: buildWords(loaded, name, { ...flags, quiet }, file),
       connection,
-      // What the images are called goes where progress goes: standard output is the services'.
-      io: { ...io, stdout: io.stderr },
+      // Standard output is the services'; that they are built is told below.
+      io: { ...io, stdout: { ...io.stderr, write: () => Promise.resolve() } },
     });
     if (code !== 0) throw new SvcError("build_failed", `Cannot build the image of ${name}`);
     // What is built is told as docker compose tells it, once its lines are out of the way.

@@ -58,6 +58,11 @@ export class LogView {
     this.#prefixes.clear();
   }
 
+  /** Spaces up to the bar that stands before each line. */
+  get margin(): string {
+    return this.#options.prefix ? " ".repeat(this.#width + 2) : "";
+  }
+
   #prefixOf(name: string): string {
     const { prefix, colours } = this.#options;
     if (!prefix) return "";

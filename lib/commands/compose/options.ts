@@ -113,7 +113,18 @@ export const UP_OPTIONS = [
   flag("noLogPrefix", "no-log-prefix", "Do not begin lines with their container's name."),
   flag("noColor", "no-color", "Without colours."),
   flag("timestamps", "timestamps", "Show the time of each line."),
+  flag("watch", "watch", "Follow develop.watch: carry changed files over, rebuild, restart.", "w"),
   timeout,
+] as const satisfies readonly AnyOption[];
+
+export const WATCH_OPTIONS = [
+  flag("noUp", "no-up", "Do not build and start the services first."),
+  {
+    ...flag("prune", "prune", "Accepted: `svc gc` removes images that nothing uses."),
+    negatable: true,
+    default: true,
+  },
+  flag("quiet", "quiet", "Do not show builds.", "q"),
 ] as const satisfies readonly AnyOption[];
 
 export const CREATE_OPTIONS = PUTTING_UP;

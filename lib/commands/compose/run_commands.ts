@@ -171,6 +171,12 @@ export const RUN_COMMANDS: readonly Command[] = [
     },
   ),
   row(
+    "watch",
+    "Carry changed files into containers, rebuild or restart services, as develop.watch says.",
+    options.WATCH_OPTIONS,
+    () => import("./watch_files.ts"),
+  ),
+  row(
     "volumes",
     "List volumes.",
     options.VOLUMES_OPTIONS,

@@ -26,6 +26,9 @@ function checkFlags({ values, positionals }: Call): void {
   if (values.detach && (aborts || values.attachDependencies || values.attach?.length)) {
     refuse("--detach", aborts ? "an abort on exit" : "--attach");
   }
+  if (values.watch && (values.detach || values.wait || values.noStart)) {
+    refuse("--watch", values.detach ? "--detach" : values.wait ? "--wait" : "--no-start");
+  }
   if (values.wait && aborts) refuse("--wait", "an abort on exit");
   if (values.build && values.noBuild) refuse("--build", "--no-build");
   if (values.noStart && values.wait) refuse("--no-start", "--wait");
@@ -125,6 +128,10 @@ async function attached(call: Call, session: Session): Promise<number> {
   const view = new LogView({ io, colours, prefix, timestamps: values.timestamps ?? false });
   const loaded = requireLoaded(session);
   const shown = shownOf(call, session, Object.keys(loaded.project.services));
+  const rules = values.watch
+    ? await (await import("./watch_files.ts")).rulesOf(session, names)
+    : [];
+  let busy = false;
   const following = new AttachedRun({
     ...{ project: session.name, client: session.client, io, view, shown },
     abort: values.abortOnExit || values.exitCodeFrom !== undefined
@@ -135,6 +142,7 @@ async function attached(call: Call, session: Session): Promise<number> {
     exitCodeFrom: values.exitCodeFrom,
     timeoutMs: secondsOf(values.timeout, "--timeout"),
     hooks: new Hooks(session.client, loaded),
+    holds: () => busy,
   });
   const begun: (() => void)[] = [];
   let services: string[];
@@ -158,7 +166,23 @@ async function attached(call: Call, session: Session): Promise<number> {
   for (const follow of begun) follow();
   await using progress = openProgress(call, "Stopping");
   const counting = names.length > 0 ? names : services;
-  return await following.run({ services: counting, report: progress.step.bind(progress) });
+  const running = following.run({ services: counting, report: progress.step.bind(progress) });
+  if (rules.length === 0) return await running;
+  const over = new AbortController();
+  const { follow } = await import("./watch_files.ts");
+  const watching = follow(call, session, {
+    rules,
+    say: (text) => view.notice(`${view.margin}⦿ ${text}`),
+    signal: AbortSignal.any([io.signal, over.signal]),
+    onBusy: (now) => busy = now,
+  });
+  watching.catch((error) => view.notice(`svc: warning: ${(error as Error).message}`));
+  try {
+    return await running;
+  } finally {
+    over.abort();
+    await watching.catch(() => {/* told above */});
+  }
 }
 
 export async function run(call: Call): Promise<number> {

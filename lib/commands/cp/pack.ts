@@ -8,14 +8,14 @@ import { type TarFields, type TarSegment, TarWriter } from "../../oci/tar_write.
 import { inputError } from "../input.ts";
 
 export interface PackOptions {
-  /** Name of the root in the archive. Absent: the entries of the folder, without the folder itself. */
-  name?: string;
   /** True: a link at `path` is followed. */
   follow?: boolean;
   /** False: everything belongs to root. */
   owners?: boolean;
   /** Called for what no archive can hold. */
   onSkip: (path: string, why: string) => void | Promise<void>;
+  /** False: the path, and what is below it, is left out. */
+  wanted?: (source: string, info: Deno.FileInfo) => boolean;
   signal: AbortSignal;
 }
 
@@ -54,13 +54,19 @@ class Packer {
     this.#options = options;
   }
 
-  async *visit(source: string, path: string, root = false): AsyncGenerator<Entry> {
-    const { signal, onSkip, owners, name } = this.#options;
+  /** `shown` false: what the folder holds, without the folder itself. */
+  async *visit(
+    source: string,
+    path: string,
+    { root = false, shown = true } = {},
+  ): AsyncGenerator<Entry> {
+    const { signal, onSkip, owners } = this.#options;
     signal.throwIfAborted();
     const info = await Deno.lstat(source).catch((cause) => {
       if (source.includes("\uFFFD")) cause = new Error("its name is not UTF-8", { cause });
       throw inputError(source, "file", cause);
     });
+    if (this.#options.wanted?.(source, info) === false) return;
     const type = typeOf(info);
     if (type === "socket" || type === "device") {
       if (root) throw inputError(source, "file", new Error(`it is a ${type}`));
@@ -72,7 +78,6 @@ class Packer {
       ...type === "file" && { size: info.size },
     };
     if (type === "symlink") fields.linkpath = linkTarget(await Deno.readLink(source));
-    const shown = !root || name !== undefined;
     if (type === "file") yield this.#file(fields, source, info);
     else if (shown) yield { fields, source };
     if (type !== "directory") return;
@@ -126,24 +131,51 @@ async function* content(source: string, segments: readonly TarSegment[]) {
   }
 }
 
-async function* archive(path: string, options: PackOptions): AsyncGenerator<Uint8Array> {
+async function* archive(
+  roots: readonly PackedRoot[],
+  options: PackOptions,
+): AsyncGenerator<Uint8Array> {
   const writer = new TarWriter();
   const packer = new Packer(options);
-  const root = options.follow ? await Deno.realPath(path) : path;
-  for await (const { fields, source, segments } of packer.visit(root, options.name ?? ".", true)) {
-    yield writer.header(fields, segments);
-    if (fields.type !== "file") continue;
-    const whole = [{ offset: 0, length: fields.size ?? 0 }];
-    for await (const chunk of content(source, segments ?? whole)) {
-      const after = writer.data(chunk);
-      yield chunk;
-      yield after;
+  for (const { path, name } of roots) {
+    const root = options.follow ? await Deno.realPath(path) : path;
+    const entries = packer.visit(
+      root,
+      name ?? ".",
+      { root: true, shown: name !== undefined },
+    );
+    for await (const { fields, source, segments } of entries) {
+      yield writer.header(fields, segments);
+      if (fields.type !== "file") continue;
+      const whole = [{ offset: 0, length: fields.size ?? 0 }];
+      for await (const chunk of content(source, segments ?? whole)) {
+        const after = writer.data(chunk);
+        yield chunk;
+        yield after;
+      }
     }
   }
   yield writer.end();
 }
 
+/** A file or folder, and its name in an archive; absent: only what the folder holds. */
+export interface PackedRoot {
+  path: string;
+  name?: string;
+}
+
 /** Nothing is read before the archive is. Throws `argument_invalid` for what cannot be read. */
-export function packPath(path: string, options: PackOptions): ReadableStream<Uint8Array> {
-  return ReadableStream.from(coalesce(archive(path, options)));
+export function packPath(
+  path: string,
+  { name, ...options }: PackOptions & Pick<PackedRoot, "name">,
+): ReadableStream<Uint8Array> {
+  return packPaths([{ path, ...(name !== undefined && { name }) }], options);
+}
+
+/** Several files and folders in one archive. */
+export function packPaths(
+  roots: readonly PackedRoot[],
+  options: PackOptions,
+): ReadableStream<Uint8Array> {
+  return ReadableStream.from(coalesce(archive(roots, options)));
 }
