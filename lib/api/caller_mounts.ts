@@ -1,4 +1,5 @@
 /** The caller's own files and folders that a deploy session mounts into its workload (lib/api/session.ts). */
+import { COHERENCE, type Coherence, isCoherence } from "../base/coherence.ts";
 import { posix } from "../base/path.ts";
 import { SvcError } from "../base/errors.ts";
 
@@ -7,7 +8,17 @@ export interface CallerMount {
   target: string;
   kind: "folder" | "file";
   readOnly?: boolean;
+  /**
+   * The files do not change: the server may keep what it reads. A name of the source that nobody else can know, as
+   * 64 hex digits: whoever has it, and is the same user, is served what was kept. Only with `readOnly`.
+   */
+  cache?: string;
+  /** The server answers writes before they are at the caller: the options of coherence that the caller has. */
+  async?: readonly Coherence[];
 }
+
+/** A secret name of a source, for {@linkcode CallerMount.cache}. */
+const CACHE_NAME = /^[0-9a-f]{64}$/;
 
 /** Mounts of one session, at most. */
 export const MAX_MOUNTS = 64;
@@ -20,7 +31,7 @@ export const FILE_NAME = "file";
 
 function invalid(why: string): SvcError {
   return new SvcError("argument_invalid", `Cannot mount the caller's files: ${why}`, {
-    help: "write --mount SOURCE:TARGET[:ro], with a target like /data",
+    help: "write --mount SOURCE:TARGET[:ro][,cache][,async], with a target like /data",
   });
 }
 
@@ -42,7 +53,7 @@ export function checkCallerMounts(value: unknown): CallerMount[] {
   }
   const seen = new Set<string>();
   return value.map((one: unknown): CallerMount => {
-    const { target, kind, readOnly = false } = Object(one) as Record<string, unknown>;
+    const { target, kind, readOnly = false, ...how } = Object(one) as Record<string, unknown>;
     if (typeof target !== "string" || kind !== "folder" && kind !== "file") {
       throw invalid("a mount has a target and a kind");
     }
@@ -51,6 +62,24 @@ export function checkCallerMounts(value: unknown): CallerMount[] {
     if (fault) throw invalid(`${JSON.stringify(target)}: ${fault}`);
     if (seen.has(target)) throw invalid(`two mounts have the target ${target}`);
     seen.add(target);
-    return { target, kind, ...(readOnly && { readOnly }) };
+    return { target, kind, ...(readOnly && { readOnly }), ...checkHow(how, readOnly) };
   });
+}
+
+/** How it is mounted. Throws `argument_invalid`. */
+function checkHow(
+  { cache, async }: Record<string, unknown>,
+  readOnly: boolean,
+): Pick<CallerMount, "cache" | "async"> {
+  if (cache !== undefined) {
+    if (typeof cache !== "string" || !CACHE_NAME.test(cache)) throw invalid("cache is no name");
+    if (!readOnly || async !== undefined) throw invalid("with ,cache a mount is read-only");
+    return { cache };
+  }
+  if (async === undefined) return {};
+  if (!Array.isArray(async) || async.length > COHERENCE.length || !async.every(isCoherence)) {
+    throw invalid(`async is a list of ${COHERENCE.join(", ")}`);
+  }
+  if (readOnly) throw invalid("with ,async a mount is writable");
+  return { async };
 }

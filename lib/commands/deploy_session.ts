@@ -172,7 +172,7 @@ export async function runSession(
   let open: string | undefined;
   const { client } = await openConnection({ ...invocation, io: { ...io, signal } }, found);
   const warn = (text: string) => view.notice(`warning: ${text}`);
-  using offered = await offerMounts(values.mount);
+  using offered = await offerMounts(values.mount, { env: invocation.env, warn });
   await using ingress = await prepareSessionIngress(invocation, {
     ...{ target: found, client, warn, signal },
   });

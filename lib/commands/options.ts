@@ -255,10 +255,10 @@ export const DEPLOY_OPTIONS = [
     kind: "list",
     flag: "mount",
     verbatim: true,
-    placeholder: "SOURCE:TARGET[:ro]",
+    placeholder: "SOURCE:TARGET[:ro][,cache][,async]",
     help:
-      "File or folder of this machine that the workload reads and writes in place, while the session lives. " +
-      "May be repeated.",
+      "File or folder of this machine that the workload reads and writes in place, while the session lives; " +
+      "docs/mounts.md. May be repeated.",
     section: "Sessions",
   },
   DETACH_SESSION,

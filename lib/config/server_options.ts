@@ -7,6 +7,7 @@ import { BUILD } from "./server/build.ts";
 import { CONTAINERD } from "./server/containerd.ts";
 import { DELEGATION } from "./server/delegation.ts";
 import { EGRESS } from "./server/egress.ts";
+import { FILE_CACHE } from "./server/file_cache.ts";
 import { GC } from "./server/gc.ts";
 import { ADVERTISED, COMPANIONS, CONTAINED, LISTENER, PROCESS } from "./server/general.ts";
 import { INGRESS } from "./server/ingress.ts";
@@ -38,6 +39,7 @@ const BEFORE_BACKENDS: readonly OptionTable[] = [
   SESSIONS,
   INGRESS,
   EGRESS,
+  FILE_CACHE,
 ];
 const AFTER_BACKENDS: readonly OptionTable[] = ABSENT;
 

@@ -29,7 +29,7 @@ export interface DeployService {
    * a contribution.
    */
   claim(spec: DeploySpec, request: DeployRequest): Claim | Promise<Claim>;
-  /** The service's part of the deployment's status; called for every status. */
+  /** The service's part of the deployment's status; called for every status. Warnings are added to the others. */
   describe?(name: string): Partial<DeploymentStatus>;
   /** The deployment is gone. The service need not know it. */
   removed?(name: string): void | Promise<void>;
@@ -257,7 +257,8 @@ export class DeployServices {
 
   describe(status: DeploymentStatus): DeploymentStatus {
     const added = this.#services.map((service) => service.describe?.(status.name));
-    return Object.assign({}, status, ...added);
+    const warnings = [status, ...added].flatMap((part) => part?.warnings ?? []);
+    return Object.assign({}, status, ...added, { warnings });
   }
 
   /** Tells every service, the last one first, then throws the first failure. */

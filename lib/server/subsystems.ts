@@ -7,6 +7,7 @@ import { closeIdleWorkers } from "../base/worker_pool.ts";
 import { BUILD, buildLimits } from "../config/server/build.ts";
 import { DELEGATION } from "../config/server/delegation.ts";
 import { EGRESS } from "../config/server/egress.ts";
+import { FILE_CACHE } from "../config/server/file_cache.ts";
 import { GC, untaggedRetention } from "../config/server/gc.ts";
 import { ADVERTISED, CONTAINED } from "../config/server/general.ts";
 import { INGRESS } from "../config/server/ingress.ts";
@@ -18,6 +19,7 @@ import { WorkloadNamespaces } from "../deploy/namespaces.ts";
 import { createRegistry } from "../registry/registry.ts";
 import { createBuildCacheUpkeep } from "./build_cache.ts";
 import { CARETAKER_READS, openCaretakers } from "./caretakers/open.ts";
+import { KeptBlocks } from "../deploy/mounts/kept_blocks.ts";
 import { CallerMountService } from "../deploy/mounts/service.ts";
 import { openDataDir } from "./data_dir.ts";
 import { CredentialFiles, credentialFolder } from "./credentials/files.ts";
@@ -162,6 +164,7 @@ const deployments = subsystem({
       folder: join(host.dataDir, "mounts"),
       callers,
       graceMs: settings.of(SESSIONS).sessionGrace,
+      kept: await KeptBlocks.open(settings.of(FILE_CACHE), host.dataDir),
       log,
     });
     await mounts.sweep();

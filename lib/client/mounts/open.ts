@@ -3,7 +3,9 @@
  * its connections. The server reaches what is below an opened folder, or one file, and nothing else.
  */
 import { type CallerMount, exportOf, FILE_NAME, MAX_MOUNTS } from "../../api/caller_mounts.ts";
+import type { Coherence } from "../../base/coherence.ts";
 import { SvcError } from "../../base/errors.ts";
+import { Guards } from "../../wire/blocks/guards.ts";
 import { ConfinedFolder } from "../../wire/files/folder.ts";
 import { folderNode } from "../../wire/files/folder_node.ts";
 import { hasSystemCalls } from "../../wire/files/host_files.ts";
@@ -15,6 +17,13 @@ import { LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
 import { serveNinep } from "../../wire/ninep/server.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import type { MountSource } from "./source.ts";
+
+export interface OpenOptions {
+  /** The options of coherence that this end has, for mounts with `,async`. */
+  coherence?: readonly Coherence[];
+  /** Told when a program of this machine has changed a file under a mount with `,async`. */
+  warn?: (text: string) => void;
+}
 
 interface Exported {
   mount: CallerMount;
@@ -69,7 +78,20 @@ export class OfferedMounts implements Disposable {
 /** Files show the caller's user as their owner, whoever it is. */
 const owner = () => ({ uid: Deno.uid() ?? 0, gid: Deno.gid() ?? 0 });
 
-function exported({ source, target, readOnly }: MountSource): Exported {
+/** Watches over the files of a mount with `,async`. */
+function guarding(source: string, { warn }: OpenOptions): Guards {
+  return new Guards(() =>
+    warn?.(
+      `a file below ${source} was changed here while the workload wrote to it: what the workload wrote since is ` +
+        "refused, and the workload is told",
+    )
+  );
+}
+
+function exported(
+  { source, target, readOnly, cacheName, async }: MountSource,
+  given: OpenOptions,
+): Exported {
   const attempt = `Cannot mount ${source} at ${target}`;
   let info: Deno.FileInfo;
   try {
@@ -84,9 +106,14 @@ function exported({ source, target, readOnly }: MountSource): Exported {
     throw new SvcError("argument_invalid", `${attempt}: it is neither a file nor a folder`);
   }
   const kind = info.isDirectory ? "folder" : "file";
-  const mount: CallerMount = { target, kind, ...(readOnly && { readOnly }) };
+  const mount: CallerMount = {
+    ...{ target, kind, ...(readOnly && { readOnly }) },
+    ...(cacheName !== undefined && { cache: cacheName }),
+    ...(async && { async: given.coherence ?? [] }),
+  };
   if (hasSystemCalls()) {
-    const options = { writable: !readOnly, owner: owner() };
+    const guards = async && guarding(source, given);
+    const options = { writable: !readOnly, owner: owner(), ...(guards && { guards }) };
     const node = kind === "folder"
       ? hostFolder(source, options)
       : hostSingleFile(source, FILE_NAME, options);
@@ -99,7 +126,10 @@ function exported({ source, target, readOnly }: MountSource): Exported {
 }
 
 /** Opens all sources. Throws what stands in the way of one of them. The caller disposes of the result. */
-export function openMounts(sources: readonly MountSource[]): OfferedMounts {
+export function openMounts(
+  sources: readonly MountSource[],
+  options: OpenOptions = {},
+): OfferedMounts {
   if (sources.length > MAX_MOUNTS) {
     throw new SvcError(
       "argument_invalid",
@@ -108,7 +138,7 @@ export function openMounts(sources: readonly MountSource[]): OfferedMounts {
   }
   const all: Exported[] = [];
   try {
-    for (const source of sources) all.push(exported(source));
+    for (const source of sources) all.push(exported(source, options));
     return new OfferedMounts(all);
   } catch (error) {
     for (const { node } of all) node.close();

@@ -7,35 +7,33 @@ export interface MountSource {
   source: string;
   target: string;
   readOnly: boolean;
+  /** The files do not change: the server may keep them. Implies `readOnly`. */
+  cache?: true;
+  /** With `cache`: under which the server keeps them (cache_names.ts). */
+  cacheName?: string;
+  /** Writes are answered before they are here. */
+  async?: true;
 }
 
 function unreadable(text: string, why: string): SvcError {
   return new SvcError("argument_invalid", `Cannot read --mount ${JSON.stringify(text)}: ${why}`, {
-    help: "write --mount SOURCE:TARGET or --mount SOURCE:TARGET:ro",
+    help: "write --mount SOURCE:TARGET[:ro][,cache] or --mount SOURCE:TARGET,async",
   });
 }
 
 /** Words after a comma: those that change how a mount works. */
-const LATER: Record<string, string> = {
-  cache: "a mount that the server caches",
-  async: "a mount that is written back later",
-};
+const WORDS = ["cache", "async"];
 
-/** Throws `argument_invalid`; `unsupported` for a way of mounting that this version does not know yet. */
+/** Throws `argument_invalid`. */
 export function parseMountSource(text: string): MountSource {
   const [places, ...words] = text.split(/,(?=[a-z]+(?:,|$))/);
-  for (const word of words) {
-    const what = LATER[word];
-    if (!what) throw unreadable(text, `there is no option ${JSON.stringify(word)}`);
-    throw new SvcError(
-      "unsupported",
-      `Cannot mount with ,${word}: ${what} is not in this version`,
-      {
-        help: `leave out ,${word}: the mount then reads and writes in place`,
-      },
-    );
+  const wrong = words.find((word) => !WORDS.includes(word));
+  if (wrong !== undefined) throw unreadable(text, `there is no option ${JSON.stringify(wrong)}`);
+  const [cache, async] = WORDS.map((word) => words.includes(word));
+  const readOnly = cache || /:ro$/.test(places);
+  if (async && readOnly) {
+    throw unreadable(text, "with ,async a mount is writable, so neither :ro nor ,cache");
   }
-  const readOnly = /:ro$/.test(places);
   const both = places.replace(/:(ro|rw)$/, "");
   // The target is absolute in the container; a source may have colons, as Windows' drives do.
   const at = both.lastIndexOf(":/");
@@ -44,5 +42,5 @@ export function parseMountSource(text: string): MountSource {
   const target = both.slice(at + 1).replace(/(?<=.)\/+$/, "");
   const fault = targetFault(target);
   if (fault) throw unreadable(text, fault);
-  return { source, target, readOnly };
+  return { source, target, readOnly, ...(cache && { cache }), ...(async && { async }) };
 }

@@ -12,9 +12,12 @@ Deno.test("--mount: source, target and :ro; what it is not is refused", () => {
   for (const text of ["", "a", "a:b", ":/b", "a:/", "a:/b/../c", "a:/b//c", "a:/b,nope"]) {
     assert.throws(() => parseMountSource(text), { code: "argument_invalid" }, text);
   }
-  for (const word of ["cache", "async"]) {
-    assert.throws(() => parseMountSource(`a:/b,${word}`), { code: "unsupported" });
-    assert.throws(() => parseMountSource(`a:/b:ro,${word}`), { code: "unsupported" });
+  for (const text of ["a:/b,cache", "a:/b:ro,cache"]) {
+    assert.deepEqual(parseMountSource(text), { ...read("a", "/b", true), cache: true });
+  }
+  assert.deepEqual(parseMountSource("a:/b,async"), { ...read("a", "/b"), async: true });
+  for (const text of ["a:/b:ro,async", "a:/b,cache,async", "a:/b,async,cache"]) {
+    assert.throws(() => parseMountSource(text), /with ,async a mount is writable/);
   }
 });
 
@@ -22,6 +25,10 @@ Deno.test("mounts of a request: anything but plain targets, each once, is refuse
   const folder = { target: "/a", kind: "folder" };
   assert.deepEqual(checkCallerMounts(undefined), []);
   assert.deepEqual(checkCallerMounts([{ ...folder, readOnly: false, more: 1 }]), [folder]);
+  const name = "0f".repeat(32);
+  for (const how of [{ readOnly: true, cache: name }, { async: ["defer"] }, { async: [] }]) {
+    assert.deepEqual(checkCallerMounts([{ ...folder, ...how }]), [{ ...folder, ...how }]);
+  }
   const refused: unknown[] = [
     null,
     {},
@@ -29,6 +36,12 @@ Deno.test("mounts of a request: anything but plain targets, each once, is refuse
     [folder, folder],
     [{ ...folder, kind: "device" }],
     [{ ...folder, readOnly: "yes" }],
+    [{ ...folder, cache: name }],
+    [{ ...folder, readOnly: true, cache: "../etc" }],
+    [{ ...folder, readOnly: true, cache: name, async: [] }],
+    [{ ...folder, readOnly: true, async: [] }],
+    [{ ...folder, async: ["later"] }],
+    [{ ...folder, async: "subhash" }],
     ...["/", "a", "/a/", "/a/../b", "/a\0", `/${"a".repeat(5000)}`].map((
       target,
     ) => [{ ...folder, target }]),

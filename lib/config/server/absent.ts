@@ -10,20 +10,6 @@ export const ABSENT: readonly OptionTable[] = [
     ["SVC_CARETAKER_TOKEN_SECRET", "string", "Cluster Secret that holds the caretaker token."],
     ["SVC_CARETAKER_TLS_SECRET", "string", "Cluster Secret with the caretaker's TLS material."],
   ]),
-  absentTable("Remote file cache", "the remote file cache", [
-    ["SVC_FILE_CACHE", "bool", "On-disk cache of immutable remote reads.", {
-      flag: "file-cache",
-      default: false,
-    }],
-    ["SVC_FILE_CACHE_DIR", "string", "Its directory.", { flag: "file-cache-dir" }],
-    ["SVC_FILE_CACHE_CHUNK_SIZE", "bytes", "Its block size.", {
-      flag: "file-cache-chunk-size",
-      default: 1048576,
-    }],
-    ["SVC_FILE_CACHE_MAX_BYTES", "bytes", "Its size cap.", { flag: "file-cache-max-bytes" }],
-    ["SVC_BLOCK_COHERENCE", "string", "Options of writable mounts: subhash, defer, subfill."],
-    ["SVC_BLOCK_READAHEAD", "bytes", "Byte cap of adaptive prefetch."],
-  ]),
   absentTable("Companions", "companions", [
     ["SVC_CREDENTIALS_URL", "string", "Endpoint of generic credential delivery."],
     ["SVC_CARETAKER_CONFIG", "string", "Roles of a caretaker, as JSON; svc caretaker reads it."],

@@ -1,5 +1,8 @@
 /** What the server tells the process that serves a session's mounts, and what that process says. */
 
+import type { FileCacheOptions } from "../../wire/cached/file_cache.ts";
+import type { BlockOptions } from "../../wire/blocks/options.ts";
+
 /** One mount. */
 export interface ServedMount {
   /** Name of the caller's export. */
@@ -7,6 +10,10 @@ export interface ServedMount {
   /** The folder that it is mounted at, which exists. */
   at: string;
   writable: boolean;
+  /** The files do not change: what is read is kept. `owner`: who may find it again. */
+  cache?: FileCacheOptions & { owner: string };
+  /** Blocks are kept here, and writes are answered before they are at the caller. */
+  async?: BlockOptions;
 }
 
 /** The word that starts this program as that process. */

@@ -5,6 +5,10 @@
  * removed, and the process ends.
  */
 import { hasFuse } from "../../sys/fuse.ts";
+import { AheadBlocks } from "../../wire/blocks/ahead_blocks.ts";
+import { CachedNode } from "../../wire/cached/cached_node.ts";
+import { FileCache } from "../../wire/cached/file_cache.ts";
+import type { FileNode } from "../../wire/files/node.ts";
 import { type MountedFuse, mountFuse } from "../../wire/fuse/mount.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
 import { remoteRoot } from "../../wire/ninep/remote_node.ts";
@@ -14,6 +18,8 @@ import { TreeRoot } from "./tree_root.ts";
 
 /** Milliseconds that the kernel may keep what it was told of a file: the caller may change it at any time. */
 const KEEP_MS = 50;
+/** The same for files that do not change. */
+const KEEP_CACHED_MS = 1000;
 /** Bytes of a message: a write of the kernel fits into one. */
 const MAX_MESSAGE = 1 << 20;
 
@@ -26,11 +32,17 @@ async function mountAll(
   mounts: readonly ServedMount[],
   mounted: MountedFuse[],
 ): Promise<void> {
-  for (const { name, at, writable } of mounts) {
-    const tree = await remoteRoot(client, name, { writable, ahead: true });
-    const another = () => remoteRoot(client, name, { writable, ahead: tree.ahead });
+  for (const { name, at, writable, cache, async } of mounts) {
+    const ahead = async ? new AheadBlocks(async) : true;
+    const tree = await remoteRoot(client, name, { writable, ahead });
+    const by = cache && { cache: new FileCache(cache), owner: cache.owner };
+    const another = async (): Promise<FileNode> => {
+      const node = await remoteRoot(client, name, { writable, ahead: tree.ahead });
+      return by ? new CachedNode(node, by) : node;
+    };
     const root = new TreeRoot(tree, another);
-    mounted.push(mountFuse(at, root, { writable, keepMs: KEEP_MS, flocks: client.own }));
+    const keepMs = cache ? KEEP_CACHED_MS : KEEP_MS;
+    mounted.push(mountFuse(at, root, { writable, keepMs, flocks: client.own }));
   }
 }
 

@@ -6,6 +6,7 @@
  */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { DeploymentStatus } from "../../api/deployment.ts";
 import { parseTmpfs } from "../../api/deploy_spec_text.ts";
 import { SvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
@@ -14,6 +15,7 @@ import { posix } from "../../base/path.ts";
 import { hasFuse } from "../../sys/fuse.ts";
 import type { SessionCallers } from "../../wire/attached/callers.ts";
 import type { Claim, DeployRequest, DeployService } from "../services.ts";
+import type { KeptBlocks } from "./kept_blocks.ts";
 import { SessionMounts, sweepMounts } from "./session_mounts.ts";
 
 export interface MountServiceOptions {
@@ -22,6 +24,7 @@ export interface MountServiceOptions {
   callers: SessionCallers;
   /** SVC_SESSION_GRACE, in milliseconds. */
   graceMs: number;
+  kept: KeptBlocks;
   log: Logger;
 }
 
@@ -75,9 +78,11 @@ export class CallerMountService implements DeployService {
       });
     }
     requireFreeTargets(spec, mounts, "Cannot mount the caller's files");
-    const { folder, graceMs, log } = this.#options;
+    const { folder, graceMs, kept, log } = this.#options;
+    kept.require(spec, mounts);
     const made = new SessionMounts({
       ...{ mounts, caller, graceMs, log },
+      how: (mount) => kept.how(mount, spec),
       folder: join(folder, spec.name),
     });
     return {
@@ -89,6 +94,14 @@ export class CallerMountService implements DeployService {
       commit() {},
       release: () => this.#end(spec.name, made),
     };
+  }
+
+  /** Warnings are told as long as the mounts are there. */
+  describe(name: string): Partial<DeploymentStatus> {
+    const warnings = this.#mounted.get(name)?.mounts.flatMap((one) =>
+      this.#options.kept.warning(one)
+    );
+    return warnings?.length ? { warnings } : {};
   }
 
   removed(name: string): Promise<void> | undefined {

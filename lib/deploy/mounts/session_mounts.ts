@@ -11,6 +11,7 @@ import { LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
 import { relay } from "../../wire/relay.ts";
 import type { AttachedMount } from "../backend.ts";
 import { mountFailure, MountProcess } from "./process.ts";
+import type { ServedMount } from "./plan.ts";
 import { TREE } from "./tree_root.ts";
 
 /** Milliseconds for all to be mounted: several round trips to the caller. */
@@ -23,6 +24,8 @@ export interface SessionMountsOptions {
   /** The session's own folder. */
   folder: string;
   mounts: readonly CallerMount[];
+  /** How a mount is served besides. */
+  how: (mount: CallerMount) => Pick<ServedMount, "cache" | "async">;
   caller: SessionCaller;
   /** Milliseconds that calls wait for a lost connection. */
   graceMs: number;
@@ -61,6 +64,10 @@ export class SessionMounts {
     this.#options = options;
   }
 
+  get mounts(): readonly CallerMount[] {
+    return this.#options.mounts;
+  }
+
   #place(index: number): string {
     return join(this.#options.folder, String(index));
   }
@@ -76,15 +83,15 @@ export class SessionMounts {
 
   /** Resolves when all is mounted. Throws what stands in the way; the caller then calls {@linkcode end}. */
   async start(): Promise<void> {
-    const { folder, mounts, log } = this.#options;
+    const { folder, mounts, how, log } = this.#options;
     await sweepMounts(folder);
     await ensureDir(folder, 0o700);
-    const served = await Promise.all(mounts.map(async ({ readOnly }, index) => {
+    const served = await Promise.all(mounts.map(async (mount, index) => {
       const at = this.#place(index);
       await Deno.mkdir(at, { mode: 0o700 });
       // Below the mount. An engine that makes what it misses, as podman does, would make an empty folder of it.
       await Deno.symlink(TREE, join(at, TREE));
-      return { name: exportOf(index), at, writable: !readOnly };
+      return { name: exportOf(index), at, writable: !mount.readOnly, ...how(mount) };
     }));
     const serving = this.#process = await MountProcess.start(served, log);
     // The end of either one ends the other.

@@ -2,6 +2,8 @@
 import { libcReading } from "../../sys/libc.ts";
 import { callElsewhere, syncFd, tryCall } from "../../sys/system_call.ts";
 import { decodeRaw } from "../../base/raw_string.ts";
+import { statDescriptor } from "../../sys/entry_stat.ts";
+import type { Guarded } from "../blocks/guards.ts";
 import { flock } from "./host_locks.ts";
 import type { HostTree } from "./host_tree.ts";
 import {
@@ -11,6 +13,7 @@ import {
   type FolderEntry,
   type Later,
   type NodeKind,
+  type NodeStat,
   type OpenFile,
   type OpenFolder,
 } from "./node.ts";
@@ -54,11 +57,17 @@ async function readElsewhere(
 export class HostFile implements OpenFile {
   #tree: HostTree;
   #fd: number;
+  readonly guarded?: Guarded;
 
   /** Owns `fd`: closes it at the end. */
   constructor(tree: HostTree, fd: number, readonly id: bigint) {
     this.#tree = tree;
     this.#fd = fd;
+    this.guarded = tree.options.guards?.of(this);
+  }
+
+  stat(): NodeStat {
+    return { ...statDescriptor(this.#fd), ...this.#tree.owner };
   }
 
   read(offset: number, into: Uint8Array<ArrayBuffer>) {

@@ -18,6 +18,7 @@ import {
   type FileNode,
   type FileTime,
   kindOf,
+  type Later,
   MAX_TARGET,
   MAX_XATTR,
   type NodeKind,
@@ -133,8 +134,9 @@ class HostNode implements FileNode, NodeWriter {
     if (this.kind !== "file") throw new FileError(ERRNO.ENXIO, "it is not a file");
     if (asksToWrite(flags)) this.#prepareToWrite();
     const kept = flags & (OPEN.ACCESS | OPEN.APPEND | OPEN.TRUNC | OPEN.SYNC);
-    const fd = await this.#tree.open(-1, procPath(this.#fd), kept | NONBLOCK | NOCTTY);
-    return new HostFile(this.#tree, fd, this.id);
+    const path = procPath(this.#fd);
+    const open = () => this.#tree.open(-1, path, kept | NONBLOCK | NOCTTY);
+    return new HostFile(this.#tree, await (flags & OPEN.TRUNC ? this.#own(open) : open()), this.id);
   }
 
   readlink(): string {
@@ -235,7 +237,7 @@ class HostNode implements FileNode, NodeWriter {
 
   async link(name: string, target: FileNode): Promise<void> {
     checkName(name);
-    const node = this.#own(target);
+    const node = this.#ours(target);
     if (node.kind === "directory") throw new FileError(ERRNO.EPERM, "a folder has one name");
     const from = cbytes(procPath(node.#fd));
     await callElsewhere("linkat", -1, from, this.#fd, cbytes(name), AT_SYMLINK_FOLLOW);
@@ -250,11 +252,21 @@ class HostNode implements FileNode, NodeWriter {
   async rename(name: string, to: FileNode, newName: string): Promise<void> {
     checkName(name);
     checkName(newName);
-    const folder = this.#own(to);
+    const folder = this.#ours(to);
     await callElsewhere("renameat2", this.#fd, cbytes(name), folder.#fd, cbytes(newName), 0);
   }
 
-  async change({ mode, uid, gid, size, atime, mtime }: Changes): Promise<void> {
+  async change(changes: Changes): Promise<void> {
+    await this.#own(() => this.#change(changes));
+  }
+
+  /** A change of the file that a client asks for. */
+  #own<R>(work: () => Promise<R>): Later<R> {
+    const { guards } = this.#tree.options;
+    return guards ? guards.own(this.id, () => this.stat(), work) : work();
+  }
+
+  async #change({ mode, uid, gid, size, atime, mtime }: Changes): Promise<void> {
     const { owner } = this.#tree;
     if ((uid ?? owner.uid) !== owner.uid || (gid ?? owner.gid) !== owner.gid) {
       throw new FileError(ERRNO.EPERM, "all files keep their owner");
@@ -347,7 +359,7 @@ class HostNode implements FileNode, NodeWriter {
   }
 
   /** Refuses a node of another export: a read-only file must not get a name in a writable export. */
-  #own(node: FileNode): HostNode {
+  #ours(node: FileNode): HostNode {
     if (node instanceof HostNode && node.#tree === this.#tree) return node;
     throw new FileError(ERRNO.EXDEV, "it is of another export");
   }

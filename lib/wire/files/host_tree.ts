@@ -2,6 +2,7 @@
 import { close } from "../../sys/fd.ts";
 import { callElsewhere, callHere, cbytes } from "../../sys/system_call.ts";
 import { O } from "../../sys/files.ts";
+import type { Guards } from "../blocks/guards.ts";
 import { HostLocks } from "./host_locks.ts";
 import { ERRNO, FileError } from "./node.ts";
 
@@ -40,6 +41,8 @@ export interface HostOptions {
   writable?: boolean;
   /** The owner that all files are shown with; default root. Clients cannot change it. */
   owner?: { uid: number; gid: number };
+  /** Clients keep blocks of the files: tells which changes are theirs. */
+  guards?: Guards;
 }
 
 export class HostTree {

@@ -5,6 +5,7 @@
  */
 import { systemCode } from "../../base/errors.ts";
 import { SystemError } from "../../sys/errno.ts";
+import type { Guarded } from "../blocks/guards.ts";
 
 /** The result at once, or after waiting for the disk or another machine. */
 export type Later<T> = T | Promise<T>;
@@ -190,6 +191,8 @@ export interface OpenFile {
   lock?(lock: FileLock): Later<boolean>;
   /** A lock that conflicts with this one. */
   lockInTheWay?(lock: FileLock): Later<FileLock | undefined>;
+  /** Where the other end keeps blocks of it (lib/wire/blocks). */
+  readonly guarded?: Guarded;
   close(): Later<void>;
 }
 

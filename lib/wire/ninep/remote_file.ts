@@ -6,17 +6,53 @@ import {
   type FileLock,
   type FileTime,
   type NodeStat,
+  OPEN,
   type OpenFile,
 } from "../files/node.ts";
 import type { NinepClient } from "./client.ts";
 import { LOCK_FLOCK, LOCK_STATUS, LOCK_TYPES, SET, T, type Writer } from "./messages.ts";
 import { PendingWrites } from "./pending_writes.ts";
-import { ReadAhead, ReadAheads } from "./read_ahead.ts";
+import { ReadAhead, ReadAheads, WITH_OPEN } from "./read_ahead.ts";
+
+/** A file that is being opened. */
+export interface Opening {
+  /** Sends what goes with the opening, by the fid that is being opened. */
+  follow(fid: number): void;
+  /** It was not opened. */
+  failed(): void;
+  /** The open file, once its fid is open. */
+  file(fid: number, id: bigint): RemoteFile;
+}
 
 /** What the files of a mount share that reads ahead and does not wait for its writes. */
 export class Ahead {
   readonly writes = new PendingWrites();
   readonly reads = new ReadAheads();
+
+  /** The flags to open a file with. */
+  flags(flags: number): number {
+    return flags;
+  }
+
+  /** The file is not as it was read. `resized`: nor is its size what it was. */
+  changed(id: bigint, _resized = false): void {
+    this.reads.changed(id);
+  }
+
+  /** `id`: undefined for a file that is made. */
+  opening(client: NinepClient, { id, flags = 0 }: { id?: bigint; flags?: number }): Opening {
+    const reads = id !== undefined && (flags & OPEN.ACCESS) !== OPEN.WRONLY &&
+      !(flags & OPEN.TRUNC);
+    let first: Promise<Uint8Array> | undefined;
+    return {
+      follow: (fid) => {
+        if (reads && client.inOrder) first = client.read(fid, 0, WITH_OPEN);
+        first?.catch(() => {/* who reads asks again */});
+      },
+      failed() {},
+      file: (fid, id) => new AheadFile(client, fid, id, this, first),
+    };
+  }
 }
 
 /** Reads from an open fid until `into` is full, or the file ends. */
@@ -183,7 +219,7 @@ export class AheadFile extends RemoteFile {
     });
     const told = written.catch((error) => void (this.#failure ??= { error }));
     this.ahead.writes.add(this.id, this.fid, bytes.length, told);
-    this.ahead.reads.changed(this.id);
+    this.ahead.changed(this.id);
     return bytes.length;
   }
 
@@ -200,7 +236,7 @@ export class AheadFile extends RemoteFile {
   override async truncate(size: number): Promise<void> {
     await this.#others();
     await super.truncate(size);
-    this.ahead.reads.changed(this.id);
+    this.ahead.changed(this.id);
   }
 
   override async sync(dataOnly: boolean): Promise<void> {
@@ -214,7 +250,7 @@ export class AheadFile extends RemoteFile {
     await this.ahead.writes.settled(this.id);
     this.#flocked ||= lock.flock === true;
     const locked = await super.lock(lock);
-    this.ahead.reads.changed(this.id);
+    this.ahead.changed(this.id);
     return locked;
   }
 

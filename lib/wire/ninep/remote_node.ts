@@ -12,16 +12,14 @@ import {
   type NodeKind,
   type NodeStat,
   type NodeWriter,
-  OPEN,
   type OpenFolder,
   type Space,
 } from "../files/node.ts";
 import type { NinepClient } from "./client.ts";
 import type { Walk } from "./client_types.ts";
 import { kindOfQid } from "./answers.ts";
-import { WITH_OPEN } from "./read_ahead.ts";
 import { type Qid, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
-import { Ahead, AheadFile, change, readAll, RemoteFile, sync, writeAll } from "./remote_file.ts";
+import { Ahead, change, readAll, RemoteFile, sync, writeAll } from "./remote_file.ts";
 
 /** Group of new files; the server decides on the owner itself. */
 const GROUP = 0;
@@ -108,20 +106,20 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async open(flags: number): Promise<RemoteFile> {
-    const { client, ahead } = this;
-    await ahead?.writes.settled(this.id);
-    const reads = (flags & OPEN.ACCESS) !== OPEN.WRONLY && !(flags & OPEN.TRUNC);
-    let first: Promise<Uint8Array> | undefined;
-    const fid = await this.#opened(flags, (fid) => {
-      if (ahead && reads && client.inOrder) first = client.read(fid, 0, WITH_OPEN);
-      first?.catch(() => {/* who reads asks again */});
-    });
-    return this.#file(fid, this.id, first);
+    const { client, ahead, id } = this;
+    await ahead?.writes.settled(id);
+    const opening = ahead?.opening(client, { id, flags });
+    try {
+      const fid = await this.#opened(ahead?.flags(flags) ?? flags, opening?.follow);
+      return this.#file(fid, id, opening);
+    } catch (error) {
+      opening?.failed();
+      throw error;
+    }
   }
 
-  #file(fid: number, id: bigint, first?: Promise<Uint8Array>): RemoteFile {
-    const { client, ahead } = this;
-    return ahead ? new AheadFile(client, fid, id, ahead, first) : new RemoteFile(client, fid);
+  #file(fid: number, id: bigint, opening = this.ahead?.opening(this.client, {})): RemoteFile {
+    return opening?.file(fid, id) ?? new RemoteFile(this.client, fid);
   }
 
   async list(): Promise<OpenFolder> {
@@ -160,10 +158,11 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async create(name: string, flags: number, mode: number) {
-    const { client } = this;
-    await this.ahead?.writes.all();
+    const { client, ahead } = this;
+    await ahead?.writes.all();
     const { fid, found } = client.begin(this.fid, []);
-    const fill = (request: Writer) => request.u32(fid).text(name).u32(flags).u32(mode).u32(GROUP);
+    const how = ahead?.flags(flags) ?? flags;
+    const fill = (request: Writer) => request.u32(fid).text(name).u32(how).u32(mode).u32(GROUP);
     const made = this.#next(found, () => client.ask(T.LCREATE, fill, (reply) => reply.qid()));
     // Our server walks from an open file to itself; others walk by the name only.
     const walked = client.inOrder
@@ -237,7 +236,7 @@ export class RemoteNode implements FileNode, NodeWriter {
     const changed = change(this.client, this.fid, changes);
     const stat = this.#next(changed, () => this.client.getattr(this.fid));
     await changed;
-    if (changes.size !== undefined) this.ahead?.reads.changed(this.id);
+    if (changes.size !== undefined) this.ahead?.changed(this.id, true);
     this.#keep(await stat.catch(() => undefined));
   }
 

@@ -13,6 +13,7 @@ import {
   readOnly,
   writerOf,
 } from "../files/node.ts";
+import { BLOCK_ANSWERS } from "../blocks/answers.ts";
 import { Fid, SharedNode } from "./fids.ts";
 import { answerGetlock, answerLock } from "./locks.ts";
 import {
@@ -358,6 +359,7 @@ const ANSWERS: Record<number, Answer> = {
   [T.CLUNK]: clunk,
   [T.REMOVE]: remove,
   [T.RENAME]: renameFid,
+  ...BLOCK_ANSWERS,
 };
 
 /** Fills in the reply. An error that it throws is the answer instead. */

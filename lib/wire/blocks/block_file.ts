@@ -1,0 +1,292 @@
+/**
+ * An open file of a mount with `,async`: reads what is kept of it, and writes without waiting. All files of a mount
+ * that are open at the same place share what is kept (kept_file.ts). Each wait here is for an answer of the caller's,
+ * and the end of the connection answers all of them with an error.
+ */
+import { ERRNO, FileError, type FileLock, type Later } from "../files/node.ts";
+import type { NinepClient } from "../ninep/client.ts";
+import type { Writer } from "../ninep/messages.ts";
+import { AheadFile } from "../ninep/remote_file.ts";
+import type { AheadBlocks } from "./ahead_blocks.ts";
+import { BLOCK_SIZE, type KeptFile, PART, partsOf } from "./kept_file.ts";
+import {
+  BLOCK,
+  MAX_PROOFS,
+  type Proof,
+  putProofs,
+  readVersion,
+  type Version,
+  VERSION_SIZE,
+} from "./protocol.ts";
+import { rangeAhead } from "./range_ahead.ts";
+
+/** Milliseconds for which what the caller said counts, and after which it is asked again meanwhile. */
+const FRESH_MS = 100;
+const RENEW_MS = 25;
+/** Bytes of one request. */
+const MOST = 256 * 1024;
+/** Rounds of a read in which something else takes away what was fetched. */
+const TRIES = 8;
+const PER_BLOCK = BLOCK_SIZE / PART;
+
+const isStale = (error: unknown) => (error as FileError)?.errno === ERRNO.ESTALE;
+
+export class BlockFile extends AheadFile {
+  readonly #kept: KeptFile;
+  readonly #blocks: AheadBlocks;
+  /** Of a write that nobody was told of. */
+  #failed: { error: unknown } | undefined;
+  /** The caller has refused a write: no later one may follow, as long as the file is open. */
+  #refused = false;
+  #looking: Promise<void> | undefined;
+
+  constructor(client: NinepClient, fid: number, id: bigint, blocks: AheadBlocks) {
+    super(client, fid, id, blocks);
+    this.#blocks = blocks;
+    this.#kept = blocks.keptOf(id);
+  }
+
+  /** Waits for writes by other open files: the caller does only those of one fid in their order. */
+  #others() {
+    return this.#blocks.writes.settled(this.id, this.fid);
+  }
+
+  #tell(): void {
+    const failed = this.#failed;
+    this.#failed = undefined;
+    if (failed) throw failed.error;
+    if (this.#refused) throw new FileError(ERRNO.ESTALE, "an earlier write was refused");
+  }
+
+  /** Another epoch has begun: what is under way is refused. */
+  #fail(error: unknown): void {
+    if (isStale(error) && !this.#failed) this.#refused = true;
+    this.#failed ??= { error };
+    this.#kept.drop();
+  }
+
+  /** Takes a version of the caller's. False where it is of an epoch that has passed. */
+  #accept(version: Version, asked: ReturnType<KeptFile["asked"]>): boolean {
+    const { epoch } = this.#kept;
+    const accepted = this.#kept.accept(version, asked);
+    if (accepted && epoch !== 0n && epoch !== version.epoch) this.#blocks.epochEnded(this.id);
+    return accepted;
+  }
+
+  /** For {@linkcode AheadBlocks.epochEnded}: this file has writes under way, of the epoch before. */
+  refuse(): void {
+    this.#refused = true;
+  }
+
+  /** Asks whether the file was changed. Whoever asks meanwhile gets the same answer. */
+  look(): Promise<void> {
+    return this.#looking ??= this.#look().finally(() => this.#looking = undefined);
+  }
+
+  async #look(proofs: readonly Proof[] = [], epoch = 0n): Promise<void> {
+    const asked = this.#kept.asked();
+    const fill = (request: Writer) => putProofs(request.u32(this.fid).u64(epoch), proofs);
+    this.#accept(await this.client.ask(BLOCK.LOOK, fill, readVersion), asked);
+  }
+
+  /** Resolves when what is kept may be served. */
+  #fresh(): Later<void> {
+    const { valid, age } = this.#kept;
+    if (!valid || age > FRESH_MS) return this.look();
+    if (age > RENEW_MS && !this.#looking) this.look().catch(() => {/* who needs it asks again */});
+  }
+
+  override async read(offset: number, into: Uint8Array<ArrayBuffer>): Promise<number> {
+    const kept = this.#kept;
+    for (let tried = 0; tried < TRIES; tried++) {
+      await this.#fresh();
+      const size = Math.max(0, Math.min(into.length, kept.size - offset));
+      const { first, end } = partsOf(offset, size);
+      const missing = kept.missing(first, end);
+      if (missing === undefined) {
+        kept.copy(offset, into.subarray(0, size));
+        return size;
+      }
+      await this.#obtain(missing, end);
+    }
+    await this.#others();
+    return (await this.#ask(offset, into.length, (bytes) => into.set(bytes))).got;
+  }
+
+  /** Fetches what is missing of a range of parts, or waits for whoever does. */
+  async #obtain(first: number, end: number): Promise<void> {
+    const kept = this.#kept;
+    const { subfill, readAhead = 0 } = this.#blocks.options;
+    const from = subfill ? first : first - first % PER_BLOCK;
+    const to = subfill ? end : Math.ceil(end / PER_BLOCK) * PER_BLOCK;
+    await this.#others();
+    const waits = this.#fetch(from, to);
+    if (subfill && readAhead > 0) {
+      const ahead = rangeAhead(kept, first, readAhead);
+      if (ahead && this.#blocks.mayFetch()) {
+        for (const one of this.#fetch(ahead.first, ahead.end)) this.#blocks.ahead(one);
+      }
+    }
+    await Promise.all(waits);
+  }
+
+  /** Requests for what is missing, and those under way that others have sent. */
+  #fetch(from: number, to: number): Promise<void>[] {
+    const kept = this.#kept;
+    const most = Math.max(1, Math.floor(Math.min(MOST, this.#room) / PART));
+    const waits = new Set<Promise<void>>();
+    for (let part = from; part < to;) {
+      const under = kept.fetching.get(part);
+      // Who sent it is told what it failed with; this one asks itself then.
+      if (under) waits.add(under.catch(() => {}));
+      if (under || kept.knows(part)) {
+        part++;
+        continue;
+      }
+      const first = part;
+      const wanted = () =>
+        part < to && part - first < most && !kept.knows(part) && !kept.fetching.has(part);
+      while (wanted()) part++;
+      waits.add(this.#fetchRun(first, part));
+    }
+    return [...waits];
+  }
+
+  #fetchRun(first: number, end: number): Promise<void> {
+    const { fetching } = this.#kept;
+    const fetching1 = this.#ask(first * PART, (end - first) * PART, (bytes, version, asked) => {
+      this.#kept.fill(first, bytes, version, asked);
+    }).then(() => {}).finally(() => {
+      for (let part = first; part < end; part++) {
+        if (fetching.get(part) === fetching1) fetching.delete(part);
+      }
+    });
+    fetching1.catch(() => {/* who waits for it is told */});
+    for (let part = first; part < end; part++) fetching.set(part, fetching1);
+    return fetching1;
+  }
+
+  get #room(): number {
+    return this.client.readSize - VERSION_SIZE;
+  }
+
+  /** Reads at the caller. `take` gets the bytes, which do not stay. */
+  async #ask(
+    offset: number,
+    count: number,
+    take: (bytes: Uint8Array, version: Version, asked: ReturnType<KeptFile["asked"]>) => void,
+  ): Promise<{ got: number }> {
+    const asked = this.#kept.asked();
+    const fill = (request: Writer) => request.u32(this.fid).u64(offset).u32(count);
+    return await this.client.ask(BLOCK.READ, fill, (reply) => {
+      const got = reply.u32();
+      if (got > count) throw new FileError(ERRNO.EIO, "more came than was asked for");
+      const bytes = reply.raw(got);
+      const version = readVersion(reply);
+      this.#accept(version, asked);
+      take(bytes, version, asked);
+      return { got };
+    });
+  }
+
+  override async write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
+    await this.#blocks.writes.room(bytes.length);
+    for (;;) {
+      this.#tell();
+      const wait = this.#others() ?? (this.#kept.valid ? undefined : this.look());
+      if (!wait) break;
+      await wait;
+    }
+    const most = Math.min(MOST, Math.floor(this.client.readSize / 2));
+    for (let done = 0; done < bytes.length; done += most) {
+      this.#send(offset + done, bytes.subarray(done, done + most));
+    }
+    return bytes.length;
+  }
+
+  /** Takes a write, and sends it with what it builds on. */
+  #send(offset: number, bytes: Uint8Array): void {
+    const kept = this.#kept;
+    const { defer, subhash } = this.#blocks.options;
+    const { epoch } = kept;
+    const proofs = defer ? [] : kept.base(offset, bytes.length, !subhash);
+    kept.write(offset, bytes, defer === true);
+    this.#pend(
+      bytes.length,
+      this.#change(BLOCK.WRITE, (request) => {
+        putProofs(request.u32(this.fid).u64(epoch).u64(offset), proofs);
+        return request.u32(bytes.length).raw(bytes);
+      }),
+    );
+  }
+
+  async #change(type: number, fill: (request: Writer) => Writer): Promise<void> {
+    const asked = this.#kept.asked();
+    this.#accept(await this.client.ask(type, fill, readVersion), asked);
+  }
+
+  /** Something that later calls by other open files have to wait for. */
+  #pend(bytes: number, work: Promise<void>): Promise<void> {
+    this.#kept.pending++;
+    this.#blocks.under(this.id, this, 1);
+    const done = work.catch((error) => this.#fail(error)).finally(() => {
+      this.#kept.pending--;
+      this.#blocks.under(this.id, this, -1);
+    });
+    this.#blocks.writes.add(this.id, this.fid, bytes, done);
+    return done;
+  }
+
+  override async truncate(size: number): Promise<void> {
+    for (;;) {
+      this.#tell();
+      const wait = this.#blocks.writes.settled(this.id) ??
+        (this.#kept.valid ? undefined : this.look());
+      if (!wait) break;
+      await wait;
+    }
+    const { epoch } = this.#kept;
+    this.#kept.cut(size);
+    await this.#pend(
+      0,
+      this.#change(BLOCK.CUT, (request) => request.u32(this.fid).u64(epoch).u64(size)),
+    );
+    this.#tell();
+  }
+
+  override async sync(dataOnly: boolean): Promise<void> {
+    await this.#others();
+    const { epoch } = this.#kept;
+    const proofs = this.#blocks.options.defer
+      ? this.#kept.written(!this.#blocks.options.subhash)
+      : [];
+    while (proofs.length > MAX_PROOFS) {
+      void this.#pend(0, this.#look(proofs.splice(0, MAX_PROOFS), epoch));
+    }
+    await this.#pend(
+      0,
+      this.#change(
+        BLOCK.SYNC,
+        (request) => putProofs(request.u32(this.fid).u64(epoch).u32(dataOnly ? 1 : 0), proofs),
+      ),
+    );
+    await this.flush();
+  }
+
+  override async flush(): Promise<void> {
+    await this.#blocks.writes.settled(this.id);
+    this.#tell();
+  }
+
+  /** Who gets a lock sees what was written before, whoever has written it. */
+  override async lock(lock: FileLock): Promise<boolean> {
+    const locked = await super.lock(lock);
+    if (locked && lock.type !== "none") this.look().catch(() => {/* who needs it asks again */});
+    return locked;
+  }
+
+  override close(): Promise<void> {
+    this.#blocks.closed(this.id);
+    return super.close();
+  }
+}

@@ -1,0 +1,79 @@
+/** Both ends of a mount with `,async` in one process, for tests. */
+import { hostFolder } from "../files/host_node.ts";
+import type { FileNode } from "../files/node.ts";
+import { NinepClient } from "../ninep/client.ts";
+import { type RemoteNode, remoteRoot } from "../ninep/remote_node.ts";
+import { serveNinep } from "../ninep/server.ts";
+import { duplexPair } from "../testing.ts";
+import { AheadBlocks } from "./ahead_blocks.ts";
+import type { BlockBudget } from "./budget.ts";
+import { Guards } from "./guards.ts";
+import type { BlockOptions } from "./options.ts";
+
+export const COHERENCES: Record<string, BlockOptions> = {
+  classic: {},
+  subhash: { subhash: true },
+  defer: { defer: true },
+  "subhash, defer": { subhash: true, defer: true },
+  subfill: { subhash: true, subfill: true },
+  "subfill, defer, 64k ahead": { subhash: true, subfill: true, defer: true, readAhead: 65536 },
+};
+
+export interface Ends extends AsyncDisposable {
+  folder: string;
+  root: RemoteNode;
+  ahead: AheadBlocks;
+  client: NinepClient;
+  /** How often the caller was told of a change of its own that was in the way. */
+  told(): number;
+  /** Requests so far, by type. */
+  asked: Map<number, number>;
+  /** Cuts the connection: nothing more arrives. */
+  cut(): void;
+}
+
+export interface EndsOptions {
+  budget?: BlockBudget;
+  guards?: (onRefused: () => void) => Guards;
+  folder?: string;
+}
+
+export async function bothEnds(
+  options: BlockOptions = {},
+  { budget, guards = (told) => new Guards(told), folder }: EndsOptions = {},
+): Promise<Ends> {
+  const base = folder ?? await Deno.makeTempDir({ prefix: "svc-blocks-" });
+  let told = 0;
+  const exported: FileNode = hostFolder(base, {
+    writable: true,
+    guards: guards(() => void told++),
+  });
+  const [near, far] = duplexPair();
+  const asked = new Map<number, number>();
+  const write = near.write;
+  near.write = (bytes) => {
+    for (let at = 0; at < bytes.length;) {
+      const view = new DataView(bytes.buffer, bytes.byteOffset + at);
+      const type = view.getUint8(4);
+      asked.set(type, (asked.get(type) ?? 0) + 1);
+      at += view.getUint32(0, true);
+    }
+    return write(bytes);
+  };
+  const serving = serveNinep(far, new Map([["", exported]])).catch(() => {/* it was cut */});
+  const client = await NinepClient.connect(near, { maxMessage: 1 << 20 });
+  const ahead = new AheadBlocks(options, budget);
+  const root = await remoteRoot(client, "", { writable: true, ahead });
+  return {
+    ...{ folder: base, root, ahead, client, asked },
+    told: () => told,
+    cut: () => far.reset(),
+    async [Symbol.asyncDispose]() {
+      client.close();
+      far.reset();
+      await serving;
+      exported.close();
+      if (folder === undefined) await Deno.remove(base, { recursive: true });
+    },
+  };
+}
