@@ -112,6 +112,8 @@ export function mutantsOf(source: string): Mutant[] {
   const program = parse(source, { sourceType: "module", plugins: ["typescript"] });
   const edits = [...nodesOf(program.program as unknown as Node)]
     .flatMap((node) => editsOf(node, source))
+    // `return undefined` is what it is.
+    .filter(({ start, end, text }) => source.slice(start, end) !== text)
     .sort((a, b) => a.start - b.start);
   return edits.map(({ node, start, end, text }) => {
     const before = source.slice(node.start, node.end);

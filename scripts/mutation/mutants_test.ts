@@ -12,6 +12,7 @@ Deno.test("mutants: operators, conditions, literals, statements; never types", (
     "throw b; → ;",
   ]);
   assert.deepEqual(changes("await put(x);"), ["await put(x); → ;"]);
+  assert.deepEqual(changes("function f() { return undefined; }"), []);
   assert.deepEqual(changes("type T = 3 | true; interface I { a: 4 }\nlet x: 5 = y as 6;"), []);
 });
 

@@ -85,6 +85,17 @@ Deno.test("jwt: one without an end is refused, by whatever key, unless it is all
   }
 });
 
+Deno.test("jwt: a verified token is kept until its end, with a minute for the clocks, or for five minutes", async () => {
+  const now = 1_800_000_000_000;
+  const options = { allowNoExpiry: true, now: () => now };
+  const check = verifier([publicKey(pem(ec.publicKey), "ec.pem")], options);
+  const exp = now / 1000 + 100;
+  const ending = await check(await mint(ec.privateKey, { claims: { exp }, exp: null }));
+  assert.equal(ending?.expires, now + 160_000);
+  const endless = await check(await mint(ec.privateKey, { exp: null }));
+  assert.equal(endless?.expires, now + 300_000);
+});
+
 Deno.test("jwt: forged, expired, early, for others: refused, and why", async () => {
   const check = verifier([publicKey(pem(ec.publicKey), "ec.pem")]);
   const now = Math.floor(Date.now() / 1000);
@@ -338,4 +349,9 @@ Deno.test("scope map: a subject whose claim is missing matches nothing", async (
   assert.deepEqual(map.map({ a: [[1], true] }), { scopes: ["peer"] });
   assert.equal(map.map({ a: "1" })?.scopes[0], undefined);
   assert.equal(map.map({ toString: 1 }), undefined);
+  // Of a list only entries count, and not those of lists within it.
+  assert.equal(map.map({ a: [["y"]], b: "z" }), undefined);
+  const deep = await parseScopeMap("rules: [{claims: {/a/b: c}, scope: api}]", "m");
+  for (const a of [null, "b", { c: 1 }]) assert.equal(deep.map({ a }), undefined);
+  assert.deepEqual(deep.map({ a: { b: "c" } }), { scopes: ["api"] });
 });
