@@ -15,7 +15,7 @@
 import type { Logins } from "./build_logins.ts";
 import type { CallerMount } from "./caller_mounts.ts";
 import type { DeliveredFile } from "./delivered_files.ts";
-import type { ApplyResult, DeploymentStatus } from "./deployment.ts";
+import type { ApplyResult, ApplyUntil, DeploymentStatus } from "./deployment.ts";
 import type { HostCertificate } from "./ingress_certificates.ts";
 import type { Problem } from "./problem.ts";
 
@@ -28,6 +28,8 @@ interface Open {
   /** Of the caller's own files: the server opens the stream `mount` for them. */
   mounts?: CallerMount[];
   files?: DeliveredFile[];
+  /** How far the apply goes before `result`; absent: "ready". */
+  until?: ApplyUntil;
 }
 
 export type SessionRequest =

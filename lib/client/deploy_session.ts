@@ -1,5 +1,5 @@
 /** A deploy session from the caller's side (lib/api/session.ts): resumed when its connection breaks. */
-import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
+import type { ApplyResult, ApplyUntil, DeploymentStatus } from "../api/deployment.ts";
 import { SESSION_PATH, type SessionEvent, type SessionRequest } from "../api/session.ts";
 import { SvcError } from "../base/errors.ts";
 import { type AttachedOptions, isLost, lost } from "../wire/attached/session.ts";
@@ -23,6 +23,8 @@ export interface SessionWatcher {
   restartMs?: number;
   /** What the server may ask of this caller: kinds of streams that it may open, with the handler of each. */
   takes?: AttachedOptions["takes"];
+  /** How far the apply goes before `applied`; absent: "ready". */
+  until?: ApplyUntil;
 }
 
 /** What it takes to go on with a session; a secret. */
@@ -224,6 +226,7 @@ export function openDeploySession(
     type: "open",
     ...(logins && { logins }),
     ...(mounts?.length && { mounts }),
+    ...(options.until && { until: options.until }),
   } as const;
   const request = "text" in body ? { ...open, text: body.text, source: body.source } : {
     ...{ ...open, spec: body.spec },

@@ -7,7 +7,7 @@ import { attachMain, type Part } from "../client/exec.ts";
 import { signalDeployment } from "../client/workloads.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
-import { parseDetachKeys, withoutKeys } from "./detach_keys.ts";
+import { parseDetachKeys, withoutKeys } from "../base/detach_keys.ts";
 import { errorLines } from "./dispatch.ts";
 import { RawInput, terminalOf, TOOL_FAILED } from "./terminal.ts";
 import type { ATTACH_OPTIONS } from "./workload_options.ts";

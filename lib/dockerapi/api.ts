@@ -3,7 +3,10 @@ import type { Client } from "../client/client.ts";
 import type { CredentialProvider } from "../client/credentials/provider.ts";
 import type { Target } from "../client/resolve.ts";
 import type { Way } from "../client/transport/open.ts";
+import type { Containers } from "./containers/containers.ts";
 import type { EventHub } from "./events/hub.ts";
+import type { Networks } from "./networks/networks.ts";
+import type { Volumes } from "./volumes/volumes.ts";
 
 /** What `svc daemon docker` brings. */
 export interface ApiParts {
@@ -24,7 +27,12 @@ export interface ApiParts {
 }
 
 export interface DockerApi extends ApiParts {
+  /** The path of the socket that this API is served on. */
+  readonly socket: string;
   /** The folder of the records (mode 0700), which exists. */
   readonly folder: string;
   readonly events: EventHub;
+  containers: Containers;
+  networks: Networks;
+  volumes: Volumes;
 }

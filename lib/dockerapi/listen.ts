@@ -62,7 +62,7 @@ async function serve(message: IncomingMessage, outlet: Outlet, options: ListenOp
     const answer = await found.route.handler(call, api);
     if (!call.isTaken) await call.answer(answer ?? { status: 204 });
   } catch (error) {
-    if (messageOf(error).status >= 500) {
+    if (messageOf(error).status >= 500 && !call?.signal.aborted && systemCode(error) !== "EPIPE") {
       api.warn(`${message.method} ${message.url}: ${asSvcError(error).message}`);
     }
     await (call ?? new NodeCall(message, outlet, none, signal)).fail(error).catch(() => {});

@@ -5,10 +5,13 @@ import { join } from "../base/path.ts";
 import { SvcError } from "../base/errors.ts";
 import { homeFolder } from "../client/profile/location.ts";
 import type { ApiParts, DockerApi } from "./api.ts";
+import { Containers } from "./containers/containers.ts";
 import { EventHub } from "./events/hub.ts";
 import { listen } from "./listen.ts";
+import { Networks } from "./networks/networks.ts";
 import { Router } from "./router.ts";
 import { ROUTES } from "./routes.ts";
+import { Volumes } from "./volumes/volumes.ts";
 
 export interface OpenOptions extends ApiParts {
   /** Absolute path of the socket. */
@@ -52,7 +55,11 @@ export async function openDockerApi(options: OpenOptions): Promise<AsyncDisposab
   await using opened = new AsyncDisposableStack();
   const [folder, lock] = await openFolder(options);
   opened.use(lock);
-  const api: DockerApi = { ...parts, signal, folder, events: new EventHub() };
+  const shared = { ...parts, signal, folder, socket: path, events: new EventHub() };
+  const api = shared as typeof shared & Pick<DockerApi, "containers" | "networks" | "volumes">;
+  [api.networks, api.volumes] = await Promise.all([Networks.open(api), Volumes.open(api)]);
+  api.containers = await Containers.open(api);
+  opened.defer(() => api.containers.close());
   opened.use(await listen({ path, api, router: new Router(ROUTES), signal }));
   return opened.move();
 }

@@ -3,13 +3,21 @@
  * images and builds add theirs here.
  */
 import { IMAGE_ROUTES } from "./images/routes.ts";
+import { CONTAINER_ROUTES } from "./containers/routes.ts";
+import { EVENT_ROUTES } from "./events/routes.ts";
+import { NETWORK_ROUTES } from "./networks/routes.ts";
 import { REFUSED_ROUTES } from "./refused.ts";
 import type { ApiRoute } from "./route.ts";
 import { SYSTEM_ROUTES } from "./system/routes.ts";
+import { VOLUME_ROUTES } from "./volumes/routes.ts";
 
 export const ROUTES: readonly ApiRoute[] = [
   ...SYSTEM_ROUTES,
   ...IMAGE_ROUTES,
+  ...EVENT_ROUTES,
+  ...CONTAINER_ROUTES,
+  ...NETWORK_ROUTES,
+  ...VOLUME_ROUTES,
   // Last: a path that something serves is not refused.
   ...REFUSED_ROUTES,
 ];

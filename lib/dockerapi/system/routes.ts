@@ -3,6 +3,7 @@ import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
+import { df, info } from "./info.ts";
 import { MAX_VERSION, MIN_VERSION } from "../versions.ts";
 
 /** Deno's name of the processor, as Go has it. */
@@ -54,5 +55,7 @@ export const SYSTEM_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/_ping", handler: ping },
   { method: "HEAD", path: "/_ping", handler: ping },
   { method: "GET", path: "/version", handler: version },
+  { method: "GET", path: "/info", handler: info },
+  { method: "GET", path: "/system/df", handler: df },
   { method: "POST", path: "/auth", handler: auth },
 ];

@@ -1,5 +1,6 @@
 /** `GET /.svc/v1/session`: a deployment that ends with its caller (lib/api/session.ts). */
 import { checkLogins } from "../../api/build_logins.ts";
+import { APPLY_UNTIL } from "../../api/deployment.ts";
 import { checkCallerMounts } from "../../api/caller_mounts.ts";
 import { checkDeliveredFiles } from "../../api/delivered_files.ts";
 import { endpoint } from "../../api/endpoints.ts";
@@ -153,7 +154,10 @@ class Caller implements SessionLink {
     const logins = checkLogins(request.logins);
     const mounts = checkCallerMounts(request.mounts);
     const files = checkDeliveredFiles(request.files);
-    return await this.#sessions.open(spec, holder, this, { certificates, logins, mounts, files });
+    const { until } = request;
+    return await this.#sessions.open(spec, holder, this, {
+      ...{ certificates, logins, mounts, files, until },
+    });
   }
 }
 
@@ -185,6 +189,10 @@ function checkRequest(value: unknown, resumed: boolean): SessionRequest {
     isText("text", MAX_SPEC) && (request.source === undefined || isText("source", 4096)) ||
     request.text === undefined && request.spec !== undefined
   );
+  const { until } = request;
+  if (until !== undefined && !APPLY_UNTIL.some((one) => one === until)) {
+    throw malformed(`expected until to be one of ${APPLY_UNTIL.join(", ")}`);
+  }
   if (!complete) throw malformed(`expected a request of type ${resumed ? "resume" : "open"}`);
   return request as SessionRequest;
 }

@@ -9,7 +9,7 @@
  * - ending: the deployment is removed, then its record; then the caller is told.
  * - stopped: the server shuts down. Deployment and record stay for the next server.
  */
-import type { ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
+import type { ApplyResult, ApplyUntil, DeploymentStatus } from "../../api/deployment.ts";
 import type { CallerMount } from "../../api/caller_mounts.ts";
 import type { DeliveredFile } from "../../api/delivered_files.ts";
 import type { SessionEvent } from "../../api/session.ts";
@@ -49,6 +49,8 @@ export interface SessionSecrets {
   /** Of the caller's own files. */
   mounts?: readonly CallerMount[];
   files?: readonly DeliveredFile[];
+  /** How far the apply goes; no record keeps it, either: after a restart of the server the default applies. */
+  until?: ApplyUntil;
 }
 
 export interface SessionParts {
@@ -227,7 +229,7 @@ export class DeploySession {
   #apply(): void {
     const { backend, lifecycle, records, log } = this.#parts;
     const { spec, certified, ...applied } = this.record;
-    const { certificates, logins, mounts, files } = this.#secrets;
+    const { certificates, logins, mounts, files, until } = this.#secrets;
     const { signal } = this.#abort;
     const onProgress = (message: string) => this.#link?.tell({ type: "progress", message });
     const done = lifecycle.begin();
@@ -241,7 +243,9 @@ export class DeploySession {
         ...(files && { files }),
       };
       const engine = await backend();
-      const result = await engine.apply(spec!, beside, { onProgress, signal, mayPull, logins });
+      const result = await engine.apply(spec!, beside, {
+        ...{ onProgress, signal, mayPull, logins, until },
+      });
       this.#secrets = {};
       delete this.record.spec;
       delete this.record.certified;

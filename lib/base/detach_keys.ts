@@ -1,5 +1,5 @@
 /** The keys that detach from a process. */
-import { SvcError } from "../base/errors.ts";
+import { SvcError } from "./errors.ts";
 
 /** "ctrl-@" is 0, "ctrl-a" 1, "ctrl-_" 31. */
 const CONTROLLED = "@abcdefghijklmnopqrstuvwxyz[\\]^_";

@@ -1,0 +1,194 @@
+/** `attach`, `logs` and `resize`. */
+import type { DeploymentStatus } from "../../api/deployment.ts";
+import { isAbort, SvcError } from "../../base/errors.ts";
+import { getDeployment, readLogs } from "../../client/deployments.ts";
+import { attachMain } from "../../client/exec.ts";
+import type { Duplex } from "../../wire/duplex.ts";
+import type { DockerApi } from "../api.ts";
+import type { Answer, Call } from "../route.ts";
+import { isAtLeast } from "../versions.ts";
+import { timeOf } from "./filters.ts";
+import { isUp, type Seen } from "./seen.ts";
+import { DETACH_KEYS, framed, inputOf, loggedBytes, RemoteTerminal, sizeOf } from "./streams.ts";
+
+const isTty = ({ record }: Seen) => record.config.Tty === true;
+
+const typeOf = (call: Call, tty: boolean) =>
+  tty || !isAtLeast(call.version, "1.42")
+    ? "application/vnd.docker.raw-stream" as const
+    : "application/vnd.docker.multiplexed-stream" as const;
+
+/** Terminals of attached main processes, by the container's id. */
+const terminals = new WeakMap<DockerApi, Map<string, RemoteTerminal>>();
+
+function terminalOf(api: DockerApi, { record }: Seen): RemoteTerminal {
+  const all = terminals.get(api) ?? new Map<string, RemoteTerminal>();
+  terminals.set(api, all);
+  const known = all.get(record.id) ?? new RemoteTerminal(sizeOf(record.hostConfig.ConsoleSize));
+  all.set(record.id, known);
+  return known;
+}
+
+export async function resize(call: Call, api: DockerApi): Promise<Answer> {
+  const seen = await api.containers.find(call.params.id, call.signal);
+  const size = sizeOf([call.query.get("h"), call.query.get("w")]);
+  if (!size) throw new SvcError("argument_invalid", "Cannot resize: h and w are 1..65535");
+  terminalOf(api, seen).resize(size);
+  return {};
+}
+
+/** Where the output of this start begins; undefined: nothing was printed before. */
+function beginning({ instances: [instance] }: DeploymentStatus, before: string | undefined) {
+  const [end, start] = [before, instance?.startedAt].map((text) => Date.parse(text ?? ""));
+  if (Number.isNaN(end)) return undefined;
+  // Last lines are read shortly after an end, first ones shortly before a start is told.
+  return new Date((end + Math.max(end, start || end)) / 2);
+}
+
+interface Attached {
+  call: Call;
+  api: DockerApi;
+  seen: Seen;
+  shows: { stdout: boolean; stderr: boolean };
+  stdin: boolean;
+  keys: string;
+}
+
+/** Everything of a terminal goes straight through. */
+async function onTerminal({ call, api, seen, stdin, keys, shows }: Attached): Promise<void> {
+  const { record, instance } = seen;
+  const terminal = terminalOf(api, seen);
+  let connection: Duplex | undefined;
+  const take = async () => connection ??= await call.take({ type: typeOf(call, true) });
+  const left = new AbortController();
+  const signal = AbortSignal.any([call.signal, left.signal]);
+  const size = terminal.size();
+  try {
+    await attachMain(api.client(signal), record.deployment, {
+      ...{ instance: record.instance, stdin },
+      ...size && { size },
+    }, {
+      signal,
+      onReady: async () => {
+        await take();
+      },
+      onOutput: async (_stream, data) => {
+        if (shows.stdout || shows.stderr) await (await take()).write(data);
+      },
+      onStart: async ({ stdin: takes }) => {
+        const socket = await take();
+        return {
+          ...takes && { stdin: inputOf(socket, keys, () => left.abort()), onInputEnd: () => false },
+          terminal,
+        };
+      },
+    });
+  } catch (error) {
+    if (!connection) throw error;
+    if (!signal.aborted && !isAbort(error)) {
+      api.warn(`attach ${record.name}: ${(error as Error).message}`);
+    }
+  }
+  // One that ended before it could be attached to.
+  if (!connection && !isUp(instance)) await take();
+  await connection?.closeWrite();
+}
+
+/** Passes the client's input on, once the process runs. */
+async function feed({ api, seen, keys }: Attached, connection: Duplex, over: AbortSignal) {
+  const { record } = seen;
+  await attachMain(api.client(over), record.deployment, {
+    instance: record.instance,
+    stdin: true,
+  }, {
+    signal: over,
+    onOutput: () => Promise.resolve(),
+    onStart: ({ stdin }) => ({ ...stdin && { stdin: inputOf(connection, keys, () => {}) } }),
+  });
+}
+
+/** Without a terminal the output is that of the log, from the first byte to the last. */
+async function onPipes(attached: Attached): Promise<void> {
+  const { call, api, seen, shows, stdin } = attached;
+  const { record, instance } = seen;
+  const connection = await call.take({ type: typeOf(call, false) });
+  const over = new AbortController();
+  const signal = AbortSignal.any([call.signal, over.signal]);
+  const fed = stdin ? feed(attached, connection, signal) : Promise.resolve();
+  fed.catch(() => {/* it may end before anybody is attached to it: its log tells how */});
+  const logs = call.flag("logs");
+  const running = isUp(instance);
+  const show = async () => {
+    if (!call.flag("stream", true) && !logs) return;
+    if (!running && !logs) await api.containers.life.started(seen, signal);
+    // An earlier start's output is not this one's.
+    const status = await getDeployment(api.client(signal), record.deployment);
+    const since = running || logs ? undefined : beginning(status, instance?.finishedAt);
+    const frames = readLogs(api.client(signal), record.deployment, {
+      follow: call.flag("stream", true),
+      instance: record.instance,
+      ...since && { since },
+      ...running && !logs && { tail: 0 },
+    });
+    for await (const frame of frames) {
+      if (!shows[frame.stream]) continue;
+      await connection.write(loggedBytes(frame, { tty: false, timestamps: false }));
+    }
+  };
+  const shown = show();
+  api.containers.life.reading(record.id, shown);
+  try {
+    await shown;
+  } catch (error) {
+    const gone = isAbort(error) || error instanceof SvcError && error.code === "not_found";
+    if (!signal.aborted && !gone) {
+      const text = new TextEncoder().encode(`svc: ${(error as Error).message}\n`);
+      await connection.write(framed("stderr", text)).catch(() => {});
+    }
+  } finally {
+    over.abort();
+    await connection.closeWrite().catch(() => {});
+  }
+}
+
+export async function attach(call: Call, api: DockerApi): Promise<void> {
+  const seen = await api.containers.find(call.params.id, call.signal);
+  for await (const _ of call.upgrade ? call.body() : []);
+  const attached: Attached = {
+    ...{ call, api, seen },
+    shows: { stdout: call.flag("stdout"), stderr: call.flag("stderr") },
+    stdin: call.flag("stdin") && seen.record.config.OpenStdin === true,
+    keys: call.query.get("detachKeys") || DETACH_KEYS,
+  };
+  api.containers.life.tell(seen.record, "attach");
+  await (isTty(seen) ? onTerminal(attached) : onPipes(attached));
+}
+
+export async function logs(call: Call, api: DockerApi): Promise<Answer> {
+  const seen = await api.containers.find(call.params.id, call.signal);
+  const { record } = seen;
+  const shows = { stdout: call.flag("stdout"), stderr: call.flag("stderr") };
+  if (!shows.stdout && !shows.stderr) {
+    throw new SvcError("argument_invalid", "Bad parameters: you must choose at least one stream");
+  }
+  const tail = call.query.get("tail");
+  const [since, until] = ["since", "until"].map((name) => {
+    const text = call.query.get(name);
+    return text && text !== "0" ? new Date(timeOf(text)) : undefined;
+  });
+  const tty = isTty(seen);
+  const timestamps = call.flag("timestamps");
+  const frames = readLogs(api.client(call.signal), record.deployment, {
+    follow: call.flag("follow") && isUp(seen.instance),
+    ...tail && tail !== "all" && Number(tail) >= 0 && { tail: Number(tail) },
+    ...{ since, until, instance: record.instance },
+  });
+  return {
+    headers: { "content-type": typeOf(call, tty) },
+    stream: (async function* () {
+      for await (const frame of frames) {
+        if (shows[frame.stream]) yield loggedBytes(frame, { tty, timestamps });
+      }
+    })(),
+  };
+}

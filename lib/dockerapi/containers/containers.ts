@@ -1,0 +1,245 @@
+/** The containers of this API: one is one deployment of one instance on the server. */
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { ApplyResult } from "../../api/deployment.ts";
+import { SvcError } from "../../base/errors.ts";
+import { join } from "../../base/path.ts";
+import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
+import {
+  applyDeployment,
+  deleteDeployment,
+  getDeployment,
+  getSpec,
+  listDeployments,
+} from "../../client/deployments.ts";
+import { removeManaged, signalDeployment } from "../../client/workloads.ts";
+import type { DockerApi } from "../api.ts";
+import { Records } from "../records.ts";
+import { Life } from "./life.ts";
+import { ForwardedPorts } from "./ports.ts";
+import type { ContainerRecord } from "./record.ts";
+import { isUp, type Seen, seenOf } from "./seen.ts";
+import { networksOf } from "./spec.ts";
+import type { Storage } from "./storage.ts";
+
+const isMissing = (error: unknown) => error instanceof SvcError && error.code === "not_found";
+
+const refused = (error: unknown) =>
+  error instanceof SvcError && (error.code === "denied" || error.code === "not_found");
+
+export class Containers {
+  readonly #api: DockerApi;
+  readonly #records: Records<ContainerRecord>;
+  /** Ids of containers whose deployment is being made. */
+  readonly #making = new Set<string>();
+  /** Sessions that hold folders of this machine, by the container's id. */
+  readonly #sessions = new Map<string, DeploySession>();
+  readonly life: Life;
+  readonly ports: ForwardedPorts;
+
+  private constructor(api: DockerApi, records: Records<ContainerRecord>) {
+    this.#api = api;
+    this.#records = records;
+    this.ports = new ForwardedPorts(api);
+    this.life = new Life(api, this);
+  }
+
+  static async open(api: DockerApi): Promise<Containers> {
+    const warn = (text: string) => api.warn(text);
+    const records = await Records.open<ContainerRecord>(join(api.folder, "containers"), warn);
+    const containers = new Containers(api, records);
+    containers.life.begin();
+    await containers.#reopenPorts().catch((error) => warn((error as Error).message));
+    return containers;
+  }
+
+  async #reopenPorts(): Promise<void> {
+    if (this.#api.isLocal) return;
+    for (const { record, instance } of await this.all()) {
+      if (!isUp(instance)) continue;
+      await this.ports.open(record).catch((error) => this.#api.warn((error as Error).message));
+    }
+  }
+
+  /** Those whose records are kept, without asking the server. */
+  get records(): readonly ContainerRecord[] {
+    return this.#records.values();
+  }
+
+  async all(signal?: AbortSignal): Promise<Seen[]> {
+    const statuses = await listDeployments(this.#api.client(signal));
+    const byName = new Map(this.records.map((record) => [record.deployment, record]));
+    const there = new Set(statuses.map(({ name }) => name));
+    for (const record of this.records) {
+      // Somebody else removed it.
+      if (!there.has(record.deployment) && !this.#making.has(record.id)) await this.forget(record);
+    }
+    return statuses.flatMap((status) => seenOf(status, byName.get(status.name)));
+  }
+
+  /** By id, by the beginning of an id, or by name. Throws `not_found` in docker's words. */
+  async find(wanted: string, signal?: AbortSignal): Promise<Seen> {
+    const name = wanted.replace(/^\//, "");
+    const known = this.#pick(this.records, name);
+    if (known) {
+      const status = await getDeployment(this.#api.client(signal), known.deployment)
+        .catch((error) => {
+          if (!isMissing(error)) throw error;
+        });
+      if (status) return seenOf(status, known)[0];
+    }
+    const all = await this.all(signal);
+    const record = this.#pick(all.map(({ record }) => record), name);
+    const found = record && all.find((seen) => seen.record === record);
+    if (found) return found;
+    throw new SvcError("not_found", `No such container: ${wanted}`);
+  }
+
+  #pick(records: readonly ContainerRecord[], wanted: string): ContainerRecord | undefined {
+    const exact = records.find(({ id, name }) => id === wanted || name === wanted);
+    if (exact || !/^[0-9a-f]+$/.test(wanted)) return exact;
+    const beginning = records.filter(({ id }) => id.startsWith(wanted));
+    if (beginning.length > 1) {
+      throw new SvcError("argument_invalid", `multiple IDs found with provided prefix: ${wanted}`);
+    }
+    return beginning[0];
+  }
+
+  save(record: ContainerRecord): Promise<void> {
+    // One that svc's own clients made is theirs.
+    return record.instance === undefined
+      ? this.#records.save(record.id, record)
+      : Promise.resolve();
+  }
+
+  /** Makes the container on the server; it waits for its start. Returns what the server warns of. */
+  async make(record: ContainerRecord, spec: DeploySpec): Promise<string[]> {
+    this.#making.add(record.id);
+    try {
+      const { deployment } = await this.#apply(record, spec, record.source.binds);
+      await this.save(record);
+      return deployment.warnings;
+    } finally {
+      this.#making.delete(record.id);
+    }
+  }
+
+  /** Makes a container that was never started anew, on other networks. Throws `unsupported`. */
+  async reconnect(record: ContainerRecord, endpoints: ContainerRecord["endpoints"]) {
+    const client = this.#api.client();
+    if (record.session) {
+      throw new SvcError(
+        "unsupported",
+        `Cannot change the networks of ${record.name}: it has folders of this machine`,
+        { help: "name its networks when it is made" },
+      );
+    }
+    const spec = await getSpec(client, record.deployment);
+    const next = { ...record, endpoints };
+    const network = (name: string) => this.#api.networks.record(name);
+    const networks = networksOf({ record: next, network });
+    const { name } = spec;
+    await applyDeployment(client, { name, spec: { ...spec, networks } }, () => {}, {
+      until: "created",
+    });
+    await this.save(Object.assign(record, { endpoints }));
+  }
+
+  /** Folders of this machine: bound by a server that is here and may, else held by a session. */
+  async #apply(
+    record: ContainerRecord,
+    spec: DeploySpec,
+    binds: Storage["binds"],
+  ): Promise<ApplyResult> {
+    const client = this.#api.client();
+    const { name } = spec;
+    const created = (mounts: Storage["binds"]) =>
+      applyDeployment(client, { name, spec: { ...spec, mounts } }, () => {}, { until: "created" });
+    if (binds.length === 0) return await created([]);
+    for (const { source } of binds) await makeFolder(source);
+    if (this.#api.isLocal) {
+      try {
+        return await created(binds);
+      } catch (error) {
+        if (!refused(error)) throw error;
+      }
+    }
+    record.session = true;
+    return await this.#hold(record, spec, binds);
+  }
+
+  async #hold(record: ContainerRecord, spec: DeploySpec, binds: Storage["binds"]) {
+    const { openMounts } = await import("../../client/mounts/open.ts");
+    const offered = openMounts(
+      binds.map(({ source, target, readOnly = false }) => ({ source, target, readOnly })),
+    );
+    const body = { name: spec.name, spec, mounts: offered.mounts };
+    const { signal } = this.#api;
+    const session = openDeploySession(this.#api.client(signal), body, {
+      ...{ signal, takes: offered.takes, until: "created" },
+      onLost: () =>
+        this.#api.warn(`the connection that holds ${record.name} is lost; trying again`),
+    });
+    this.#sessions.set(record.id, session);
+    session.closed.catch((error) => {
+      if (!signal.aborted) this.#api.warn(`${record.name}: ${(error as Error).message}`);
+    }).finally(() => {
+      offered[Symbol.dispose]();
+      this.#sessions.delete(record.id);
+    });
+    const result = await Promise.race([session.applied, session.closed]);
+    if (typeof result !== "string") return result;
+    throw new SvcError("conflict", `Cannot create ${record.name}: it was removed meanwhile`);
+  }
+
+  /** Removes the container, killed if it runs, and the volumes that have no name of their own. */
+  async remove({ record }: Seen, { volumes }: { volumes: boolean }): Promise<void> {
+    const client = this.#api.client();
+    const session = this.#sessions.get(record.id);
+    this.life.expectRemoval(record.id);
+    const killed = signalDeployment(client, record.deployment, "KILL").catch(
+      () => {/* it has ended */},
+    );
+    if (session) {
+      session.end();
+      await session.closed;
+    } else {
+      await deleteDeployment(client, record.deployment).catch((error) => {
+        if (!isMissing(error)) throw error;
+      });
+    }
+    await killed;
+    if (volumes) {
+      await Promise.all(
+        record.anonymous.map((name) =>
+          removeManaged(client, "volumes", name).catch(
+            () => {/* it has gone, or another one uses it */},
+          )
+        ),
+      );
+    }
+    await this.forget(record);
+  }
+
+  /** The container is no more. */
+  async forget(record: ContainerRecord): Promise<void> {
+    await this.ports.close(record.id);
+    if (record.instance === undefined) await this.#records.remove(record.id);
+    this.life.gone(record);
+  }
+
+  async close(): Promise<void> {
+    await this.ports.closeAll();
+    for (const session of this.#sessions.values()) session.end();
+    await Promise.allSettled([...this.#sessions.values()].map(({ closed }) => closed));
+  }
+}
+
+/** docker makes the folder of a bind that is not there. */
+async function makeFolder(path: string): Promise<void> {
+  try {
+    await Deno.stat(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) return;
+    await Deno.mkdir(path, { recursive: true });
+  }
+}

@@ -1,0 +1,203 @@
+/** Commands in running containers. */
+import { SvcError } from "../../base/errors.ts";
+import { exec as runIn } from "../../client/exec.ts";
+import type { Duplex } from "../../wire/duplex.ts";
+import type { DockerApi } from "../api.ts";
+import { newId } from "../ids.ts";
+import type { Answer, ApiRoute, Call } from "../route.ts";
+import { isAtLeast } from "../versions.ts";
+import type { ContainerRecord } from "./record.ts";
+import { isUp, stateOf } from "./seen.ts";
+import { DETACH_KEYS, framed, inputOf, RemoteTerminal, sizeOf } from "./streams.ts";
+
+interface ExecConfig {
+  AttachStdin?: boolean;
+  AttachStdout?: boolean;
+  AttachStderr?: boolean;
+  DetachKeys?: string;
+  Tty?: boolean;
+  Env?: string[] | null;
+  Cmd?: string[] | null;
+  Privileged?: boolean;
+  User?: string;
+  WorkingDir?: string;
+  ConsoleSize?: [number, number] | null;
+}
+
+interface Exec {
+  id: string;
+  record: ContainerRecord;
+  config: ExecConfig;
+  terminal?: RemoteTerminal;
+  running: boolean;
+  started: boolean;
+  exitCode: number | null;
+}
+
+/** Commands that ended are forgotten beyond this number. */
+const KEPT = 500;
+
+const commands = new WeakMap<DockerApi, Map<string, Exec>>();
+
+function all(api: DockerApi): Map<string, Exec> {
+  const known = commands.get(api) ?? new Map<string, Exec>();
+  commands.set(api, known);
+  return known;
+}
+
+function find(api: DockerApi, call: Call): Exec {
+  const found = all(api).get(call.params.id);
+  if (found) return found;
+  throw new SvcError("not_found", `No such exec instance: ${call.params.id}`);
+}
+
+async function create(call: Call, api: DockerApi): Promise<Answer> {
+  const config = await call.json<ExecConfig>() ?? {};
+  const seen = await api.containers.find(call.params.id, call.signal);
+  const { record } = seen;
+  if (!isUp(seen.instance) || stateOf(seen) === "paused") {
+    const how = stateOf(seen) === "paused"
+      ? "paused, unpause the container before exec"
+      : "not running";
+    throw new SvcError("conflict", `container ${record.id} is ${how}`, { help: "" });
+  }
+  if (!config.Cmd?.length) throw new SvcError("argument_invalid", "No exec command specified");
+  if (config.Privileged) {
+    throw new SvcError("unsupported", "Cannot exec: --privileged cannot be honoured", {
+      help: "a command has the rights of its container",
+    });
+  }
+  const id = newId();
+  const execs = all(api);
+  for (const [old, { running, started }] of execs) {
+    if (execs.size < KEPT) break;
+    if (started && !running) execs.delete(old);
+  }
+  const terminal = config.Tty ? new RemoteTerminal(sizeOf(config.ConsoleSize)) : undefined;
+  execs.set(id, {
+    ...{ id, record, config, running: false, started: false, exitCode: null },
+    ...terminal && { terminal },
+  });
+  api.containers.life.tell(record, `exec_create: ${config.Cmd.join(" ")}`, { execID: id });
+  return { status: 201, json: { Id: id } };
+}
+
+/** Runs to the end; `connection` absent: nobody sees the output. */
+async function run(
+  api: DockerApi,
+  exec: Exec,
+  signal: AbortSignal,
+  take?: () => Promise<Duplex>,
+): Promise<void> {
+  const { record, config, terminal } = exec;
+  const tty = config.Tty === true;
+  const left = new AbortController();
+  const both = AbortSignal.any([signal, left.signal]);
+  let connection: Duplex | undefined;
+  // The input is the connection's, which is taken once the server has the command.
+  const opened = Promise.withResolvers<Duplex>();
+  opened.promise.catch(() => {/* told by the call */});
+  const keys = tty ? config.DetachKeys || DETACH_KEYS : undefined;
+  const input = take && config.AttachStdin
+    ? inputOf(
+      {
+        read: async () => await (await opened.promise).read(),
+        write: () => Promise.resolve(),
+        closeWrite: () => Promise.resolve(),
+        reset: () => {},
+      },
+      keys,
+      () => left.abort(),
+    )
+    : undefined;
+  exec.running = true;
+  api.containers.life.tell(record, `exec_start: ${config.Cmd!.join(" ")}`, { execID: exec.id });
+  try {
+    exec.exitCode = await runIn(api.client(both), record.deployment, {
+      command: config.Cmd!,
+      ...{ tty, env: config.Env ?? [], instance: record.instance },
+      ...config.User && { user: config.User },
+      ...config.WorkingDir && { workingDir: config.WorkingDir },
+    }, {
+      signal: both,
+      ...input && { stdin: input },
+      ...terminal && { terminal },
+      onStart: async () => {
+        connection = await take?.();
+        if (connection) opened.resolve(connection);
+      },
+      onOutput: async (stream, data) => {
+        const wanted = stream === "stdout" ? config.AttachStdout : config.AttachStderr;
+        if (wanted || tty) await connection?.write(tty ? data : framed(stream, data));
+      },
+    });
+  } catch (error) {
+    opened.reject(error);
+    exec.exitCode ??= both.aborted ? 137 : 126;
+    if (!connection || !both.aborted) throw error;
+  } finally {
+    exec.running = false;
+    await connection?.closeWrite().catch(() => {});
+    api.containers.life.tell(record, "exec_die", {
+      execID: exec.id,
+      exitCode: String(exec.exitCode),
+    });
+  }
+}
+
+async function start(call: Call, api: DockerApi): Promise<Answer | void> {
+  const exec = find(api, call);
+  const body = await call.json<{ Detach?: boolean; ConsoleSize?: [number, number] | null }>() ?? {};
+  if (exec.started) {
+    throw new SvcError("conflict", `exec command ${exec.id} has already run`, { help: "" });
+  }
+  exec.started = true;
+  const size = sizeOf(body.ConsoleSize);
+  if (size) exec.terminal?.resize(size);
+  if (body.Detach) {
+    run(api, exec, api.signal).catch((error) => api.warn(`exec: ${(error as Error).message}`));
+    return {};
+  }
+  const type = exec.config.Tty || !isAtLeast(call.version, "1.42")
+    ? "application/vnd.docker.raw-stream" as const
+    : "application/vnd.docker.multiplexed-stream" as const;
+  await run(api, exec, call.signal, () => call.take({ type }));
+}
+
+function inspect(call: Call, api: DockerApi): Promise<Answer> {
+  const { id, record, config, running, exitCode } = find(api, call);
+  const [entrypoint = "", ...args] = config.Cmd ?? [];
+  return Promise.resolve({
+    json: {
+      ID: id,
+      Running: running,
+      ExitCode: exitCode,
+      ProcessConfig: {
+        ...{ tty: config.Tty ?? false, entrypoint, arguments: args, privileged: false },
+        ...config.User && { user: config.User },
+      },
+      OpenStdin: config.AttachStdin ?? false,
+      OpenStderr: config.AttachStderr ?? false,
+      OpenStdout: config.AttachStdout ?? false,
+      CanRemove: false,
+      ContainerID: record.id,
+      DetachKeys: "",
+      Pid: 0,
+    },
+  });
+}
+
+function resize(call: Call, api: DockerApi): Promise<Answer> {
+  const { terminal } = find(api, call);
+  const size = sizeOf([call.query.get("h"), call.query.get("w")]);
+  if (!size) throw new SvcError("argument_invalid", "Cannot resize: h and w are 1..65535");
+  terminal?.resize(size);
+  return Promise.resolve({});
+}
+
+export const EXEC_ROUTES: readonly ApiRoute[] = [
+  { method: "POST", path: "/containers/{id}/exec", handler: create },
+  { method: "POST", path: "/exec/{id}/start", handler: start },
+  { method: "POST", path: "/exec/{id}/resize", handler: resize },
+  { method: "GET", path: "/exec/{id}/json", handler: inspect },
+];

@@ -1,0 +1,99 @@
+/** `GET /events`. */
+import { SvcError } from "../../base/errors.ts";
+import { sleep } from "../../base/sleep.ts";
+import type { DockerApi } from "../api.ts";
+import { type Filters, hasLabel, timeOf } from "../containers/filters.ts";
+import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { DockerEvent } from "./hub.ts";
+
+/** Events that wait for a slow reader, at most. */
+const MAX_WAITING = 10_000;
+
+const isActor =
+  (type: string) => ({ Type, Actor: { ID, Attributes } }: DockerEvent, value: string) =>
+    Type === type &&
+    (ID === value || value.length >= 2 && ID.startsWith(value) || Attributes.name === value);
+
+const TESTS: Record<string, (event: DockerEvent, value: string) => boolean> = {
+  type: ({ Type }, value) => Type === value,
+  // "exec_create: sh" is exec_create, and "health_status: healthy" is health_status.
+  event: ({ Action }, value) => Action === value || Action.split(":", 1)[0] === value,
+  label: ({ Actor }, value) => hasLabel(Actor.Attributes, value),
+  container: isActor("container"),
+  network: isActor("network"),
+  volume: isActor("volume"),
+  image: (event, value) => isActor("image")(event, value) || event.Actor.Attributes.image === value,
+  scope: (_event, value) => value === "local",
+  daemon: () => false,
+  service: () => false,
+  node: () => false,
+  plugin: () => false,
+  secret: () => false,
+  config: () => false,
+};
+
+export function matches(event: DockerEvent, filters: Filters): boolean {
+  return [...filters].every(([name, values]) => {
+    const test = TESTS[name];
+    if (!test) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
+    return name === "label"
+      ? values.every((value) => test(event, value))
+      : values.some((value) => test(event, value));
+  });
+}
+
+async function* told(
+  call: Call,
+  api: DockerApi,
+  filters: Filters,
+): AsyncGenerator<string> {
+  const [since, until] = ["since", "until"].map((name) => {
+    const text = call.query.get(name);
+    return text ? timeOf(text) : undefined;
+  });
+  const waiting: DockerEvent[] = since === undefined ? [] : api.events.since(since);
+  let wake = () => {};
+  const release = api.events.listen((event) => {
+    if (waiting.length < MAX_WAITING) waiting.push(event);
+    wake();
+  });
+  const over = new AbortController();
+  const signal = AbortSignal.any([call.signal, over.signal]);
+  const late = until === undefined
+    ? new Promise<never>(() => {})
+    : sleep(Math.max(0, until - Date.now()), signal).catch(() => {});
+  const gone = new Promise<void>((resolve) =>
+    signal.addEventListener("abort", () => resolve(), { once: true })
+  );
+  try {
+    for (;;) {
+      for (const event of waiting.splice(0)) {
+        if (until !== undefined && event.timeNano > until * 1e6) return;
+        if (matches(event, filters)) yield `${JSON.stringify(event)}\n`;
+      }
+      if (call.signal.aborted) return;
+      const next = new Promise<"next">((resolve) => wake = () => resolve("next"));
+      if (waiting.length > 0) continue;
+      if (await Promise.race([next, late, gone]) !== "next" && waiting.length === 0) return;
+    }
+  } finally {
+    over.abort();
+    release();
+  }
+}
+
+function events(call: Call, api: DockerApi): Promise<Answer> {
+  const filters = call.filters();
+  // A filter that there is not is refused before the stream begins.
+  for (const name of filters.keys()) {
+    if (!TESTS[name]) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
+  }
+  return Promise.resolve({
+    headers: { "content-type": "application/json" },
+    stream: told(call, api, filters),
+  });
+}
+
+export const EVENT_ROUTES: readonly ApiRoute[] = [
+  { method: "GET", path: "/events", handler: events },
+];

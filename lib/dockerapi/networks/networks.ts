@@ -1,0 +1,116 @@
+/** Networks: the server's own, and those that were made here and that no container is on yet. */
+import type { NetworkStatus } from "../../api/workload.ts";
+import { SvcError } from "../../base/errors.ts";
+import { join } from "../../base/path.ts";
+import { listManaged, removeManaged } from "../../client/workloads.ts";
+import type { DockerApi } from "../api.ts";
+import { idOf } from "../ids.ts";
+import { Records } from "../records.ts";
+import type { NetworkRecord } from "./record.ts";
+
+/** What docker has on every host. */
+const PREDEFINED: Record<string, string> = { bridge: "bridge", host: "host", none: "null" };
+
+export const isPredefined = (name: string) => Object.hasOwn(PREDEFINED, name);
+
+/** The server's own network for workloads that name none: docker's bridge. */
+const DEFAULT = "default";
+
+const idOfName = (name: string) => idOf(`network ${name}`);
+
+const predefined = (name: string): NetworkRecord => ({
+  ...{ id: idOfName(name), name, driver: PREDEFINED[name], internal: false, attachable: false },
+  ...{ enableIPv6: false, options: {}, labels: {}, created: "1970-01-01T00:00:00Z" },
+});
+
+const unsupported = (error: unknown) => {
+  if (error instanceof SvcError && error.code === "unsupported") return [];
+  throw error;
+};
+
+export class Networks {
+  readonly #api: DockerApi;
+  readonly #records: Records<NetworkRecord>;
+  /** The server's, as they were told last. */
+  #server = new Map<string, NetworkStatus>();
+
+  private constructor(api: DockerApi, records: Records<NetworkRecord>) {
+    this.#api = api;
+    this.#records = records;
+  }
+
+  static async open(api: DockerApi): Promise<Networks> {
+    const folder = join(api.folder, "networks");
+    return new Networks(api, await Records.open(folder, (text) => api.warn(text)));
+  }
+
+  /** What was made here under that name. */
+  record(name: string): NetworkRecord | undefined {
+    return this.#records.get(name);
+  }
+
+  /** What is known of it without asking; never fails. */
+  known(name: string): NetworkRecord {
+    if (name === "bridge") return this.#joined(name, predefined(name), this.#server.get(DEFAULT));
+    if (isPredefined(name)) return predefined(name);
+    return this.#joined(name, this.#records.get(name), this.#server.get(name));
+  }
+
+  #joined(
+    name: string,
+    record: NetworkRecord | undefined,
+    status: NetworkStatus | undefined,
+  ): NetworkRecord {
+    const { driver = "bridge", internal = false, labels = {}, subnet, gateway } = status ?? {};
+    return {
+      ...predefined(name),
+      ...{ driver: driver || "bridge", internal, labels },
+      ...record,
+      ...subnet && { subnet },
+      ...gateway && { gateway },
+    };
+  }
+
+  async all(signal?: AbortSignal): Promise<NetworkRecord[]> {
+    const listed = await listManaged(this.#api.client(signal), "networks").catch(unsupported);
+    this.#server = new Map(listed.map((one) => [one.name, one as NetworkStatus]));
+    const names = new Set([
+      ...Object.keys(PREDEFINED),
+      ...this.#records.values().map(({ name }) => name),
+      ...this.#server.keys(),
+    ]);
+    names.delete(DEFAULT);
+    return [...names].map((name) => this.known(name));
+  }
+
+  /** By name, by id, or by the beginning of an id. Throws `not_found`. */
+  async find(wanted: string, signal?: AbortSignal): Promise<NetworkRecord> {
+    const all = await this.all(signal);
+    const found = all.find(({ name, id }) => name === wanted || id === wanted) ??
+      all.find(({ id }) => wanted.length >= 2 && id.startsWith(wanted));
+    if (found) return found;
+    throw new SvcError("not_found", `network ${wanted} not found`);
+  }
+
+  /** Throws `not_found` for one that is not there. */
+  async require(names: readonly string[], signal?: AbortSignal): Promise<void> {
+    const wanted = names.filter((name) => !isPredefined(name) && !/^(container|ns):/.test(name));
+    if (wanted.length === 0) return;
+    const there = new Set((await this.all(signal)).map(({ name }) => name));
+    const missing = wanted.find((name) => !there.has(name));
+    if (missing !== undefined) throw new SvcError("not_found", `network ${missing} not found`);
+  }
+
+  async save(record: NetworkRecord): Promise<void> {
+    await this.#records.save(record.name, record);
+  }
+
+  async remove({ name }: NetworkRecord): Promise<void> {
+    await removeManaged(this.#api.client(), "networks", name).catch((error) => {
+      // No container has been on it: the server never made it. Or it went with the last one.
+      const gone = error instanceof SvcError && ["not_found", "unsupported"].includes(error.code);
+      if (!gone) throw error;
+    });
+    await this.#records.remove(name);
+  }
+}

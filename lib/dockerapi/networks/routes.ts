@@ -1,0 +1,252 @@
+/** The routes of networks. */
+import { SvcError } from "../../base/errors.ts";
+import type { DockerApi } from "../api.ts";
+import { hasLabel, prunable } from "../containers/filters.ts";
+import type { EndpointSettings } from "../containers/request.ts";
+import { isUp, type Seen, stateOf } from "../containers/seen.ts";
+import { idOf, newId } from "../ids.ts";
+import type { Answer, ApiRoute, Call } from "../route.ts";
+import { isPredefined } from "./networks.ts";
+import type { NetworkRecord } from "./record.ts";
+
+interface CreateNetwork {
+  Name?: string;
+  Driver?: string;
+  Scope?: string;
+  Internal?: boolean;
+  Attachable?: boolean;
+  Ingress?: boolean;
+  ConfigOnly?: boolean;
+  ConfigFrom?: { Network?: string } | null;
+  EnableIPv4?: boolean | null;
+  EnableIPv6?: boolean | null;
+  Options?: Record<string, string> | null;
+  Labels?: Record<string, string> | null;
+  IPAM?:
+    | {
+      Driver?: string;
+      Options?: Record<string, string> | null;
+      Config?:
+        | {
+          Subnet?: string;
+          IPRange?: string;
+          Gateway?: string;
+          AuxiliaryAddresses?: object | null;
+        }[]
+        | null;
+    }
+    | null;
+}
+
+const conflict = (message: string) => new SvcError("conflict", message, { help: "" });
+
+const usersOf = (all: readonly Seen[], name: string) =>
+  all.filter(({ record }) => name in record.endpoints);
+
+function shown(network: NetworkRecord, users: readonly Seen[]) {
+  const { id, name, driver, internal, attachable, enableIPv6, options, labels, created } = network;
+  const { subnet, gateway, ipRange } = network;
+  const config = subnet
+    ? [{ Subnet: subnet, ...gateway && { Gateway: gateway }, ...ipRange && { IPRange: ipRange } }]
+    : [];
+  return {
+    Name: name,
+    Id: id,
+    Created: created,
+    Scope: "local",
+    Driver: driver,
+    EnableIPv4: true,
+    EnableIPv6: enableIPv6,
+    IPAM: { Driver: "default", Options: null, Config: config },
+    ...{ Internal: internal, Attachable: attachable, Ingress: false },
+    ...{ ConfigFrom: { Network: "" }, ConfigOnly: false },
+    Containers: Object.fromEntries(
+      users.filter(({ instance }) => isUp(instance)).map(({ record, instance }) => [record.id, {
+        Name: record.name,
+        EndpointID: idOf(`${record.id} ${name}`),
+        MacAddress: "",
+        IPv4Address: instance?.ip ?? "",
+        IPv6Address: "",
+      }]),
+    ),
+    Options: options,
+    Labels: labels,
+  };
+}
+
+const TESTS: Record<string, (network: NetworkRecord, value: string) => boolean> = {
+  name: ({ name }, value) => name.includes(value.replace(/^\^|\$$/g, "")) && exactly(name, value),
+  id: ({ id }, value) => id.startsWith(value),
+  driver: ({ driver }, value) => driver === value,
+  scope: (_network, value) => value === "local",
+  label: ({ labels }, value) => hasLabel(labels, value),
+  type: ({ name }, value) => (value === "builtin") === isPredefined(name),
+};
+
+/** A name between ^ and $ is a whole one. */
+const exactly = (name: string, pattern: string) =>
+  !/^\^.*\$$/.test(pattern) || `^${name}$` === pattern;
+
+async function list(call: Call, api: DockerApi): Promise<Answer> {
+  const filters = call.filters();
+  const all = await api.containers.all(call.signal);
+  const networks = (await api.networks.all(call.signal)).filter((network) =>
+    [...filters].every(([name, values]) => {
+      if (name === "dangling") {
+        const unused = !isPredefined(network.name) && usersOf(all, network.name).length === 0;
+        return values.includes(String(unused)) || values.includes(unused ? "1" : "0");
+      }
+      const test = TESTS[name];
+      if (!test) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
+      return name === "label"
+        ? values.every((value) => test(network, value))
+        : values.some((value) => test(network, value));
+    })
+  );
+  // A list has no containers.
+  return { json: networks.map((network) => shown(network, [])) };
+}
+
+async function inspect(call: Call, api: DockerApi): Promise<Answer> {
+  const network = await api.networks.find(call.params.id, call.signal);
+  return { json: shown(network, usersOf(await api.containers.all(call.signal), network.name)) };
+}
+
+const refuse = (what: string, why: string) =>
+  new SvcError("argument_invalid", `Cannot create the network: ${what} cannot be honoured: ${why}`);
+
+/** Options that docker's own tools set and that say what is so anyway. */
+const USUAL_OPTIONS = ["com.docker.network.bridge.name", "com.docker.network.enable_ipv4"];
+
+function checkNetwork(request: CreateNetwork): void {
+  const { Name = "", Ingress, ConfigOnly, ConfigFrom, EnableIPv4, IPAM, Scope = "" } = request;
+  if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(Name)) {
+    throw new SvcError("argument_invalid", `invalid network name: ${Name}`);
+  }
+  if (Ingress) throw refuse("Ingress", "there is no swarm");
+  if (ConfigOnly || ConfigFrom?.Network) throw refuse("ConfigOnly", "there are no such networks");
+  if (Scope !== "" && Scope !== "local") throw refuse("Scope", "there is no swarm");
+  if (EnableIPv4 === false) throw refuse("EnableIPv4", "every network has IPv4");
+  if (IPAM?.Driver && IPAM.Driver !== "default") throw refuse("IPAM.Driver", "there is no other");
+  const configs = IPAM?.Config ?? [];
+  const four = configs.filter(({ Subnet = "" }) => !Subnet.includes(":"));
+  if (four.length > 1) throw refuse("IPAM.Config", "a network has one subnet");
+  if (configs.some(({ AuxiliaryAddresses }) => Object.keys(AuxiliaryAddresses ?? {}).length > 0)) {
+    throw refuse("IPAM.Config.AuxiliaryAddresses", "svc keeps no addresses free");
+  }
+}
+
+async function create(call: Call, api: DockerApi): Promise<Answer> {
+  const request = await call.json<CreateNetwork>() ?? {};
+  checkNetwork(request);
+  const name = request.Name!;
+  const all = await api.networks.all(call.signal);
+  if (all.some((one) => one.name === name)) {
+    throw conflict(
+      isPredefined(name)
+        ? `operation is not permitted on predefined ${name} network`
+        : `network with name ${name} already exists`,
+    );
+  }
+  const four = request.IPAM?.Config?.find(({ Subnet = "" }) => !Subnet.includes(":")) ?? {};
+  const options = Object.fromEntries(
+    Object.entries(request.Options ?? {}).filter(([key]) => !USUAL_OPTIONS.includes(key)),
+  );
+  const record: NetworkRecord = {
+    ...{ id: newId(), name, driver: request.Driver || "bridge" },
+    internal: request.Internal ?? false,
+    attachable: request.Attachable ?? false,
+    enableIPv6: request.EnableIPv6 ?? false,
+    options,
+    labels: request.Labels ?? {},
+    ...four.Subnet && { subnet: four.Subnet },
+    ...four.Gateway && { gateway: four.Gateway },
+    ...four.IPRange && { ipRange: four.IPRange },
+    created: new Date().toISOString(),
+  };
+  await api.networks.save(record);
+  tell(api, "create", record);
+  return { status: 201, json: { Id: record.id, Warning: "" } };
+}
+
+function tell(api: DockerApi, action: string, { id, name, driver }: NetworkRecord, more = {}) {
+  api.events.tell("network", action, id, { name, type: driver, ...more });
+}
+
+async function remove(call: Call, api: DockerApi): Promise<Answer> {
+  const network = await api.networks.find(call.params.id, call.signal);
+  const { name, id } = network;
+  if (isPredefined(name)) {
+    throw new SvcError("denied", `${name} is a pre-defined network and cannot be removed`, {
+      help: "",
+    });
+  }
+  const users = usersOf(await api.containers.all(call.signal), name);
+  if (users.length > 0) {
+    throw conflict(
+      `error while removing network: network ${name} id ${id} has active endpoints (${
+        users.map(({ record }) => record.name).join(", ")
+      })`,
+    );
+  }
+  await api.networks.remove(network);
+  tell(api, "destroy", network);
+  return { status: 204 };
+}
+
+async function prune(call: Call, api: DockerApi): Promise<Answer> {
+  const filters = call.filters();
+  const all = await api.containers.all(call.signal);
+  const deleted: string[] = [];
+  for (const network of await api.networks.all(call.signal)) {
+    const { name, created, labels } = network;
+    if (isPredefined(name) || usersOf(all, name).length > 0) continue;
+    // Networks of deployments that svc's own clients made are theirs.
+    if (!api.networks.record(name) || !prunable({ created, labels }, filters)) continue;
+    await api.networks.remove(network);
+    tell(api, "destroy", network);
+    deleted.push(name);
+  }
+  return { json: { NetworksDeleted: deleted } };
+}
+
+interface Connect {
+  Container?: string;
+  EndpointConfig?: EndpointSettings | null;
+  Force?: boolean;
+}
+
+/** Changes the networks of a container that was never started. Throws `unsupported` for another one. */
+function changes(what: "connect" | "disconnect") {
+  return async (call: Call, api: DockerApi): Promise<Answer> => {
+    const network = await api.networks.find(call.params.id, call.signal);
+    const { Container = "", EndpointConfig } = await call.json<Connect>() ?? {};
+    const seen = await api.containers.find(Container, call.signal);
+    const { record } = seen;
+    const { name } = network;
+    const endpoints = { ...record.endpoints };
+    if (what === "connect") endpoints[name] = { ...endpoints[name], ...EndpointConfig };
+    else delete endpoints[name];
+    if (JSON.stringify(endpoints) === JSON.stringify(record.endpoints)) return {};
+    if (stateOf(seen) !== "created" || record.instance !== undefined) {
+      throw new SvcError(
+        "unsupported",
+        `Cannot ${what} ${record.name}: svc changes no networks of a container that was started`,
+        { help: "name its networks when it is made" },
+      );
+    }
+    await api.containers.reconnect(record, endpoints);
+    tell(api, what, network, { container: record.id });
+    return {};
+  };
+}
+
+export const NETWORK_ROUTES: readonly ApiRoute[] = [
+  { method: "GET", path: "/networks", handler: list },
+  { method: "POST", path: "/networks/create", handler: create },
+  { method: "POST", path: "/networks/prune", handler: prune },
+  { method: "GET", path: "/networks/{id}", handler: inspect },
+  { method: "DELETE", path: "/networks/{id}", handler: remove },
+  { method: "POST", path: "/networks/{id}/connect", handler: changes("connect") },
+  { method: "POST", path: "/networks/{id}/disconnect", handler: changes("disconnect") },
+];
