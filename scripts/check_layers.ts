@@ -36,7 +36,7 @@ const MAY: Record<string, readonly string[]> = {
   ingress: ["api", "wire", "auth", "base"],
   egress: ["api", "wire", "auth", "base"],
   credentials: ["api", "wire", "base"],
-  caretaker: ["api", "credentials", "wire", "auth", "base"],
+  caretaker: ["api", "credentials", "deploy", "wire", "auth", "base"],
   observe: ["api", "wire", "auth", "base"],
   client: ["api", "credentials", "ingress", "wire", "config", ...OCI],
   dockerapi: [

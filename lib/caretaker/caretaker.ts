@@ -44,6 +44,10 @@ export class Caretaker {
   readonly #roles: WantedRole[];
   #session: Attached | undefined;
   #state: CaretakerState = "starting";
+  /** Roles that need a connection to start, until they have had one. */
+  #waiting: { name: string; attached: () => Promise<void> }[] = [];
+  /** Such a role could not start. */
+  #failed = false;
 
   /** Throws `config_invalid` or `not_in_build` for a role that cannot be had; nothing is started yet. */
   constructor(options: CaretakerOptions) {
@@ -62,7 +66,9 @@ export class Caretaker {
     await using started = new AsyncDisposableStack();
     const takes: Takes = {};
     for (const role of this.#roles) {
-      Object.assign(takes, started.use(await this.#start(role)).takes);
+      const one = started.use(await this.#start(role));
+      Object.assign(takes, one.takes);
+      if (one.attached) this.#waiting.push({ name: role.name, attached: () => one.attached!() });
     }
     if (connect) return await this.#stayConnected((signal) => connect(takes, signal));
     this.#state = "ready";
@@ -112,6 +118,19 @@ export class Caretaker {
     await session.received();
   }
 
+  async #startWaiting(session: Attached): Promise<void> {
+    for (const { name, attached } of this.#waiting.splice(0)) {
+      try {
+        await attached();
+      } catch (cause) {
+        this.#failed = true;
+        const error = asSvcError(cause, `Cannot start the role ${name}`);
+        await this.#report(session, { failed: { role: name, error: toProblem(error) } });
+        throw error;
+      }
+    }
+  }
+
   async #stayConnected(connect: (signal: AbortSignal) => Promise<Attached>): Promise<void> {
     const { signal, log, version } = this.#options;
     const ready: CaretakerReport = {
@@ -122,6 +141,7 @@ export class Caretaker {
       try {
         using session = await connect(signal);
         this.#session = session;
+        await this.#startWaiting(session);
         await this.#report(session, ready);
         this.#state = "ready";
         pause = PAUSE_MS;
@@ -129,7 +149,7 @@ export class Caretaker {
         await untilEnd(session, signal);
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof SvcError && FINAL.has(error.code)) throw error;
+        if (this.#failed || error instanceof SvcError && FINAL.has(error.code)) throw error;
         log.warn("cannot attach to the server yet", { error });
       } finally {
         this.#session = undefined;

@@ -18,6 +18,8 @@ export interface RoleParts {
 export interface StartedRole extends AsyncDisposable {
   /** The streams that the server may open for this role. */
   takes?: Partial<Record<Kind, Handler>>;
+  /** Called once, on the first connection to the server, for what needs it. The role serves once it has resolved. */
+  attached?(): Promise<void>;
 }
 
 export interface RoleModule {

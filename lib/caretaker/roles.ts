@@ -15,7 +15,11 @@ export const ROLES = {
     needsServer: true,
     load: () => import("./roles/agent_relay.ts"),
   },
-  mount: { help: "Folders of a caller, mounted for the workload." },
+  mount: {
+    help: "Folders of a caller, mounted for the workload.",
+    needsServer: true,
+    load: () => import("./roles/mount.ts"),
+  },
   egress: { help: "Where connections of the workload may go, and through whom." },
   credential: {
     help: "Credentials of a caller, as endpoints on the workload's loopback.",

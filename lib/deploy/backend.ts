@@ -65,6 +65,8 @@ export interface AttachedMount {
 export interface CompanionPlan {
   /** Settings by role, as `svc caretaker` reads them. A role that cannot start fails the apply, by name. */
   roles: Readonly<Record<string, unknown>>;
+  /** Only with the ability `companionMounts`: `source` is below the companion's folder of mounts. */
+  mounts?: readonly AttachedMount[];
 }
 
 export interface ApplyOptions {

@@ -182,6 +182,8 @@ export interface DeployCaps {
   namespaces?: true;
   /** `apply` accepts `companion`. */
   companion?: true;
+  /** `apply` accepts `companion.mounts`: companions mount the callers' own files. */
+  companionMounts?: true;
   /** The variable by which each instance gets a companion: told where something needs one. */
   companionVariable?: string;
   /**

@@ -9,7 +9,7 @@ import type { DeliveredFile } from "../api/delivered_files.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import type { Attachments, DeployBackend } from "./backend.ts";
+import type { AttachedMount, Attachments, DeployBackend } from "./backend.ts";
 
 /** The parts of a request besides the spec. */
 export interface DeployRequest {
@@ -91,7 +91,10 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
 function placed({ caps }: Engine, { besideRoles, ...attachments }: Attachments): Attachments {
   if (!besideRoles || caps.namespaces || !caps.companion) return attachments;
   const { beside: _, companion, ...others } = attachments;
-  return { ...others, companion: { roles: { ...companion?.roles, ...besideRoles } } };
+  return {
+    ...others,
+    companion: { ...companion, roles: { ...companion?.roles, ...besideRoles } },
+  };
 }
 
 /** Throws `unsupported` where the backend cannot mount files that the server keeps. */
@@ -108,7 +111,7 @@ export function requireDeliveredFiles({ name, caps }: Engine): void {
 
 /** Throws `unsupported` where the backend cannot mount the callers' own files. */
 export function requireCallerMounts({ name, caps }: Engine): void {
-  if (caps.mounts && !caps.noCallerMounts) return;
+  if (caps.companionMounts || caps.mounts && !caps.noCallerMounts) return;
   const { why, help } = caps.noCallerMounts ?? {
     why: `the ${name} backend cannot mount folders of the server`,
     help: "leave out --mount, or deploy on another backend",
@@ -122,6 +125,7 @@ class Parts {
   readonly #env: Record<string, string> = {};
   readonly #mounts: NonNullable<Attachments["mounts"]>[number][] = [];
   readonly #roles: Record<string, unknown> = {};
+  readonly #companionMounts: AttachedMount[] = [];
   readonly #beside: string[] = [];
   #besideRoles: Attachments["besideRoles"];
   #certificates: Attachments["certificates"];
@@ -137,12 +141,15 @@ class Parts {
   add(service: string, { env = {}, mounts = [], ...parts }: Attachments): void {
     const { companion, egress, beside, certificates } = parts;
     for (const name of Object.keys(env)) this.#own(service, `the variable ${name}`);
-    for (const { target } of mounts) this.#own(service, `a mount at ${target}`);
+    for (const { target } of [...mounts, ...companion?.mounts ?? []]) {
+      this.#own(service, `a mount at ${target}`);
+    }
     for (const role of Object.keys(companion?.roles ?? {})) this.#own(service, `the role ${role}`);
     if (certificates) this.#own(service, "certificates");
     Object.assign(this.#env, env);
     this.#mounts.push(...mounts);
     Object.assign(this.#roles, companion?.roles);
+    this.#companionMounts.push(...companion?.mounts ?? []);
     if (beside !== undefined) this.#beside.push(beside);
     if (parts.besideRoles) this.#besideRoles = { ...this.#besideRoles, ...parts.besideRoles };
     this.#certificates ??= certificates;
@@ -165,7 +172,12 @@ class Parts {
     return {
       ...(Object.keys(this.#env).length > 0 && { env: this.#env }),
       ...(this.#mounts.length > 0 && { mounts: this.#mounts }),
-      ...(Object.keys(this.#roles).length > 0 && { companion: { roles: this.#roles } }),
+      ...(Object.keys(this.#roles).length > 0 && {
+        companion: {
+          roles: this.#roles,
+          ...this.#companionMounts.length > 0 && { mounts: this.#companionMounts },
+        },
+      }),
       ...(this.#egress && { egress: this.#egress }),
       ...(this.#beside.length > 0 && { beside: this.#beside.join(", ") }),
       ...(this.#besideRoles && { besideRoles: this.#besideRoles }),

@@ -11,6 +11,8 @@ export interface SpecMount {
   readOnly?: boolean;
   /** A bind without the mounts below its source. */
   nonRecursive?: boolean;
+  /** Of a bind whose source is a shared mount: what is mounted below it here appears there. */
+  shared?: boolean;
   /** Bytes of a tmpfs. */
   size?: number;
   /** Octal text of a tmpfs's mode, "1777". */
@@ -49,7 +51,7 @@ function userMount(mount: SpecMount): MountEntry {
     "bind",
     mount.source ?? "",
     mount.nonRecursive ? "bind" : "rbind",
-    "rprivate",
+    mount.shared ? "rshared" : "rprivate",
     access,
     ...(mount.options ?? []),
   );

@@ -303,6 +303,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
         ...(extra.length > 0 && {
           devices: extra.map(({ access: _access, ...device }) => device),
         }),
+        ...(options.mounts?.some(({ shared }) => shared) && { rootfsPropagation: "shared" }),
         ...(seccomp && { seccomp }),
         ...(!privileged && { maskedPaths: MASKED, readonlyPaths: READ_ONLY }),
       },

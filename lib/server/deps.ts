@@ -8,6 +8,7 @@ import type { DeployChoice } from "./deploy_facts.ts";
 import type { Access } from "./access.ts";
 import type { ServerCaretakers } from "./caretakers/caretakers.ts";
 import type { CredentialService } from "./credentials/service.ts";
+import type { CallerMountService } from "../deploy/mounts/service.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Tunnels } from "../tunnel/tunnels.ts";
 import type { Upkeep } from "../store/upkeep.ts";
@@ -45,6 +46,8 @@ export interface ManagementDeps {
   caretakers?: ServerCaretakers;
   /** What companions ask for credentials. Absent: nobody, as in tests of other routes. */
   credentials?: Pick<CredentialService, "lead">;
+  /** Where companions' streams of mounts go. Absent: nowhere, as in tests of other routes. */
+  mounts?: Pick<CallerMountService, "lead">;
   /** Absent: there are no tunnels, as in tests of other routes. */
   tunnels?: Tunnels;
   /** Absent: the route's defaults. */

@@ -150,10 +150,8 @@ const deployments = subsystem({
     const callers = new LateCallers();
     const egress = new ServerEgress({
       config: settings.of(EGRESS),
-      namespaces,
       ability: async () => (await backend.get()).caps.egress,
-      callers,
-      log,
+      ...{ namespaces, callers, log },
     });
     const ingress = new ServerIngress({
       config: settings.of(INGRESS),
@@ -162,10 +160,10 @@ const deployments = subsystem({
     });
     const mounts = new CallerMountService({
       folder: join(host.dataDir, "mounts"),
-      callers,
       graceMs: settings.of(SESSIONS).sessionGrace,
       kept: await KeptBlocks.open(settings.of(FILE_CACHE), host.dataDir),
-      log,
+      byCompanions: async () => (await backend.get()).caps.companionMounts === true,
+      ...{ callers, log },
     });
     await mounts.sweep();
     const credentials = new CredentialService({
@@ -183,7 +181,7 @@ const deployments = subsystem({
       )
     );
     registry.connect(backend.get);
-    return { backend, ingress, egress, credentials, callers };
+    return { backend, ingress, egress, credentials, mounts, callers };
   },
   async close({ backend, ingress, egress, credentials }) {
     ingress[Symbol.dispose]();
@@ -292,6 +290,7 @@ const listener = subsystem({
         sessions: parts.sessions,
         caretakers: parts.caretakers,
         credentials: deployments.credentials,
+        mounts: deployments.mounts,
         tunnels: parts.tunnels,
         access: edge.access,
         internal: edge.internal,

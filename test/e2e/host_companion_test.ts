@@ -1,5 +1,6 @@
 /** SVC_BARE_REMOTE and SVC_CONTAINERD_REMOTE: a companion beside each instance, and what goes through it. */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { startContainerd } from "../peers/containerd.ts";
 import { startAgent, startSshd } from "../peers/sshd.ts";
@@ -12,6 +13,7 @@ import {
   type Server,
   startServer,
 } from "./harness.ts";
+import { Client } from "./session_client.ts";
 
 const COMMANDS = ["runc", "iptables", "ip", "busybox", "skopeo", "ssh", "ssh-agent"];
 
@@ -82,6 +84,45 @@ async function forwarding(t: Deno.TestContext, server: Server, gateway: string):
   });
 }
 
+/** Folders and files of the caller, mounted by the companion. */
+async function mounting(t: Deno.TestContext, server: Server, url: string): Promise<void> {
+  await t.step(
+    "the caller's files, mounted by the companion; with it the session ends",
+    async () => {
+      const folder = await Deno.makeTempDir({ prefix: "svc-e2e-callers-" });
+      try {
+        await Deno.writeTextFile(join(folder, "a"), "of the caller\n");
+        const path = join(folder, "spec.json");
+        const command = ["sh", "-c", "cat /data/a; exec sleep 1000"];
+        const files = { name: "files", image: "app:1", command, stopSignal: "SIGKILL" };
+        await Deno.writeTextFile(path, JSON.stringify(files));
+        const before = await companions(url);
+        await using client = new Client(server, [
+          ...["-f", path, "--mount", `${folder}:/data`, "--mount", `${folder}/a:/etc/a:ro`],
+        ]);
+        await client.wrote(/files is deployed/);
+        const inside = ["exec", "files", "sh", "-c"];
+        const script = "cat /data/a; echo of the workload > /data/b; cat /etc/a; echo no > /etc/a";
+        const told = await server.svc([...inside, script]);
+        assert.equal(told.stdout, "of the caller\nof the caller\n");
+        assert.match(told.stderr, /Read-only file system/);
+        assert.equal(await Deno.readTextFile(join(folder, "b")), "of the workload\n");
+        await ok(server, ["restart", "files"]);
+        assert.match((await server.svc([...inside, "cat /data/b"])).stdout, /of the workload/);
+        const [companion] = (await companions(url)).filter((pid) => !before.includes(pid));
+        Deno.kill(companion, "SIGKILL");
+        await client.wrote(/the companion that served them was started again/);
+        await client.ended;
+        assert.equal((await server.svc(["status", "files"])).code, 1);
+        const mounts = await Deno.readTextFile("/proc/self/mountinfo");
+        assert.ok(!mounts.includes("/companions/files-"), mounts);
+      } finally {
+        await Deno.remove(folder, { recursive: true });
+      }
+    },
+  );
+}
+
 async function refusals(t: Deno.TestContext, server: Server, { variable }: Host): Promise<void> {
   await t.step(
     "what a companion would not reach the server out of is refused by name",
@@ -127,6 +168,7 @@ async function scenario(t: Deno.TestContext, host: Host): Promise<void> {
   await ok(server, ["image", "agent", "svc-agent:1"]);
   await following(t, server, url);
   await forwarding(t, server, gateway);
+  await mounting(t, server, url);
   await refusals(t, server, host);
   await t.step("a killed server: the companion attaches to the next one", async () => {
     const before = await companions(url);
@@ -160,6 +202,14 @@ e2eTest(
     try {
       await using daemon = await startContainerd(folder);
       const env = { SVC_DEPLOY_BACKEND: "containerd", CONTAINERD_ADDRESS: daemon.address };
+      await t.step("without companions the caller's files are refused by name", async () => {
+        await using server = await startServer({ env });
+        const { code, stderr } = await server.svc([
+          ...["deploy", "--session", "--name", "files", "--mount", `${folder}:/data`, "app:1"],
+        ]);
+        assert.equal(code, 1);
+        assert.match(stderr, /SVC_CONTAINERD_REMOTE is off/);
+      });
       await scenario(t, { variable: "SVC_CONTAINERD_REMOTE", env });
     } finally {
       await Deno.remove(folder, { recursive: true });

@@ -134,10 +134,10 @@ export async function createContainerdBackend(
       images,
       shown: registry.images,
       pruneImages: (options) => roots.prune(options),
-      // docs/spec: only by a companion, which this version does not make yet.
+      // docs/spec: only by a companion.
       noCallerMounts: {
-        why: "on containerd they need the companion that SVC_CONTAINERD_REMOTE asks for",
-        help: "leave out --mount: this version makes no companions yet",
+        why: "on containerd they need companions, as SVC_CONTAINERD_REMOTE is off",
+        help: "start the server with SVC_CONTAINERD_REMOTE=1, or leave out --mount",
       },
       ...{ fields, namespaces, beside, log },
     });

@@ -25,6 +25,9 @@ export interface OpenOptions {
   warn?: (text: string) => void;
 }
 
+/** Places that mount the files of one session, at most: a companion of each instance. */
+const MAX_PLACES = 64;
+
 interface Exported {
   mount: CallerMount;
   node: FileNode;
@@ -32,8 +35,8 @@ interface Exported {
 
 export class OfferedMounts implements Disposable {
   readonly #exported: readonly Exported[];
-  /** The stream of the server's current mounts, and the server's name for it. */
-  #served: { id: string; stream: LastingStream } | undefined;
+  /** By the place that mounts them, the server or a companion: the stream of its current mounts, and its name. */
+  readonly #served = new Map<string, { id: string; stream: LastingStream }>();
   #over = false;
 
   constructor(exported: readonly Exported[]) {
@@ -51,15 +54,20 @@ export class OfferedMounts implements Disposable {
     return { mount: (stream, fields) => this.#carry(stream, fields) };
   }
 
-  async #carry(connection: YamuxStream, { id }: Fields): Promise<void> {
-    if (typeof id !== "string" || this.#over) return connection.reset();
-    if (this.#served?.id !== id) {
-      this.#served?.stream.reset();
-      this.#served = { id, stream: new LastingStream() };
-      this.#serve(this.#served.stream);
+  async #carry(connection: YamuxStream, { id, place = "" }: Fields): Promise<void> {
+    if (typeof id !== "string" || typeof place !== "string" || this.#over) {
+      return connection.reset();
+    }
+    let served = this.#served.get(place);
+    if (served?.id !== id) {
+      if (!served && this.#served.size >= MAX_PLACES) return connection.reset();
+      served?.stream.reset();
+      served = { id, stream: new LastingStream() };
+      this.#served.set(place, served);
+      this.#serve(served.stream);
     }
     connection.widen(WINDOW);
-    await this.#served.stream.carry(connection);
+    await served.stream.carry(connection);
   }
 
   #serve(stream: LastingStream): void {
@@ -70,7 +78,7 @@ export class OfferedMounts implements Disposable {
 
   [Symbol.dispose](): void {
     this.#over = true;
-    this.#served?.stream.reset();
+    for (const { stream } of this.#served.values()) stream.reset();
     for (const { node } of this.#exported) node.close();
   }
 }

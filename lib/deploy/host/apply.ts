@@ -4,7 +4,7 @@ import type { ApplyAction, ApplyUntil } from "../../api/deployment.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
-import type { ApplyProgress, Attachments } from "../backend.ts";
+import type { ApplyProgress, AttachedMount, Attachments } from "../backend.ts";
 import type { Roles } from "../caretakers.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
@@ -141,10 +141,11 @@ export class Applier {
     deployment: Deployment,
     revision: Revision,
     plan: ContainerPlan,
-    { kept, walled, roles, warnings }: {
+    { kept, walled, roles, companionMounts, warnings }: {
       kept: readonly Instance[];
       walled: boolean;
       roles?: Roles;
+      companionMounts?: readonly AttachedMount[];
       warnings: string[];
     },
   ): Promise<Instance[]> {
@@ -175,7 +176,14 @@ export class Applier {
       return deployment.add(
         revision,
         replicas.map((replica, index) =>
-          newRecord(spec, replica, { plan, choice, ports, roles, ...(index === 0 && spare) })
+          newRecord(spec, replica, {
+            plan,
+            choice,
+            ports,
+            roles,
+            companionMounts,
+            ...(index === 0 && spare),
+          })
         ),
       );
     });
@@ -247,6 +255,7 @@ export class Applier {
     const plan = containerPlan(spec, config, attachments);
     const made = await this.#reserve(deployment, { spec, hash }, plan, {
       ...{ kept, walled: attachments.egress !== undefined, roles, warnings },
+      companionMounts: attachments.companion?.mounts,
     });
     const rollOut = new RollOut(deployment, { onProgress, signal, warnings, until });
     const reach = () => {

@@ -29,7 +29,10 @@ const tmpfsMount = (text: string): SpecMount => ({ type: "tmpfs", ...parseTmpfs(
 
 export interface BundleInput {
   spec: DeploySpec;
-  made: Pick<InstanceRecord, "key" | "replica" | "plan" | "choice" | "hostname" | "roles">;
+  made: Pick<
+    InstanceRecord,
+    "key" | "replica" | "plan" | "choice" | "hostname" | "roles" | "companionMounts"
+  >;
   /** The file of its network namespace. */
   netns: string;
   /** The name that {@linkcode ContainerRoots.unpack} returned. */
@@ -77,8 +80,11 @@ export class Bundles {
       ...(made.plan.mounts ?? []).map((mount) => ({ type: "bind" as const, ...mount })),
     ];
     if (made.roles && companions) {
-      const source = companions.shared(made.key);
-      mounts.push({ type: "bind", source, target: AGENTS, readOnly: true });
+      const { agents, mounts: folder } = companions.shared(made.key);
+      mounts.push({ type: "bind", source: agents, target: AGENTS, readOnly: true });
+      for (const { source, ...mount } of made.companionMounts ?? []) {
+        mounts.push({ type: "bind", source: join(folder, source), ...mount });
+      }
     }
     for (const volume of spec.volumes) {
       const seed = locate(rootfs, volume.target).host;

@@ -2,7 +2,8 @@
  * The companions of a host engine's instances: a caretaker in a container of its own, in the network namespace of its
  * instance. It is there before the instance's process and through all its restarts, and goes when it is stopped.
  */
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { COMPANION_MOUNTS, COMPANION_SESSION } from "../../api/caretaker.ts";
 import type { InstanceStatus } from "../../api/deployment.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -12,12 +13,15 @@ import { type Lazy, lazy } from "../../base/lazy.ts";
 import type { Logger } from "../../base/log.ts";
 import { KeyedMutex } from "../../base/mutex.ts";
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
+import { deviceNode } from "../../runtime/device_node.ts";
 import { encodeDocument } from "../../runtime/document.ts";
 import { hostFacts } from "../../runtime/host_facts.ts";
 import { type NetworkMode, runtimeSpec } from "../../runtime/spec.ts";
+import { mount, MS, unmount } from "../../sys/mount.ts";
+import { isMounted } from "../../sys/mountinfo.ts";
 import type { Attachments } from "../backend.ts";
 import type { DeployCaps } from "../caps.ts";
-import type { AgentOptions, CaredFor } from "../caretakers.ts";
+import type { AgentOptions, CaredFor, Roles } from "../caretakers.ts";
 import {
   type Accompanied,
   ATTACH_MS,
@@ -28,6 +32,7 @@ import {
   notAttached,
   rolesOfAll,
 } from "../companions.ts";
+import { sweepMounts } from "../mounts/session_mounts.ts";
 import type { ContainerEngine, ProcessIdentity } from "./engine.ts";
 import type { HostPaths } from "./paths.ts";
 
@@ -74,6 +79,11 @@ interface Made {
   process?: ProcessIdentity;
 }
 
+/** What a companion needs to mount files, and to make what the kernel asks it for; it is in no user namespace. */
+const MOUNT_CAPABILITIES = ["SYS_ADMIN"];
+
+const mountsFiles = (roles: Roles | undefined) => roles !== undefined && "mount" in roles;
+
 const containerOf = (key: string) => `${key}-companion`;
 const caredFor = ({ key, deployment, id }: Beside): CaredFor => ({ key, deployment, instance: id });
 
@@ -98,7 +108,7 @@ export class HostCompanions {
    * Of new instances; undefined: they have no companions. Before anything is made, throws `prerequisite_missing`, and
    * `unsupported` where a companion would not reach this server.
    */
-  rolesOf({ name, networks }: DeploySpec, { egress }: Pick<Attachments, "egress">) {
+  rolesOf({ name, networks }: DeploySpec, { egress, companion }: Attachments): Roles | undefined {
     const { always, caretakers, variable } = this.#parts;
     if (!always) return undefined;
     caretakers.requireImage(`deploy ${name}`);
@@ -112,7 +122,7 @@ export class HostCompanions {
         { help: `leave it out, or start the server without ${variable}` },
       );
     }
-    return rolesOfAll(AGENTS);
+    return { ...rolesOfAll(AGENTS), ...companion?.roles as Roles | undefined };
   }
 
   /** Its part of the instance's status. */
@@ -121,15 +131,25 @@ export class HostCompanions {
     return { companion: this.#parts.caretakers.serves(key) ? "attached" : "away" };
   }
 
-  /** The folder that an instance shares with its companion; made where it is missing, as after a reboot. */
-  async share(key: string): Promise<string> {
-    const path = this.shared(key);
-    await ensureDir(path, 0o711);
-    return path;
+  /** The folders that an instance shares with its companion. */
+  shared(key: string): { agents: string; mounts: string } {
+    const folder = join(this.#parts.paths.companions, key);
+    return { agents: join(folder, "agents"), mounts: join(folder, "mounts") };
   }
 
-  shared(key: string): string {
-    return join(this.#parts.paths.companions, key);
+  /** Makes them where they are missing, as after a reboot. What a companion mounts appears on the host. */
+  async #share({ key, roles }: Beside): Promise<void> {
+    const { agents, mounts } = this.shared(key);
+    await ensureDir(agents, 0o711);
+    if (!mountsFiles(roles) || await isMounted(mounts)) return;
+    await ensureDir(mounts, 0o700);
+    mount(mounts, mounts, "", MS.BIND);
+    mount("none", mounts, "", MS.SHARED);
+  }
+
+  /** Unmounts what a companion that has ended has left on the host. */
+  async #sweep(key: string): Promise<void> {
+    await sweepMounts(join(this.shared(key).mounts, COMPANION_SESSION));
   }
 
   #bundle(key: string): string {
@@ -189,9 +209,10 @@ export class HostCompanions {
       const state = made && await engine.state(container, made.process);
       if (same && state?.is === "running") return await this.#watch(beside, state.process);
       await engine.delete(container);
+      await this.#sweep(key);
       if (same) await engine.roots.mount(container);
       else await this.#make(beside, image, env);
-      await this.share(key);
+      await this.#share(beside);
       const { deployment, replica } = beside;
       const labels = { deployment, replica };
       const bundle = this.#bundle(key);
@@ -205,7 +226,7 @@ export class HostCompanions {
 
   /** Its root and its document. */
   async #make(
-    { key, network }: Beside,
+    { key, network, roles }: Beside,
     image: ResolvedImage,
     env: Record<string, string>,
   ): Promise<void> {
@@ -218,6 +239,9 @@ export class HostCompanions {
     const rootfs = await engine.roots.mount(container, tree.name);
     const { Entrypoint = [], Env = [], WorkingDir } = image.config.config ?? {};
     const facts = await hostFacts();
+    const { agents, mounts } = this.shared(key);
+    const files = mountsFiles(roles);
+    const fuse = files && await deviceNode("/dev/fuse", "/dev/fuse", "rwm");
     const { spec } = runtimeSpec({
       rootfs,
       args: [...Entrypoint, "caretaker"],
@@ -225,13 +249,17 @@ export class HostCompanions {
       cwd: WorkingDir || "/",
       network,
       capDrop: ["ALL"],
+      ...fuse && { devices: [fuse], capAdd: MOUNT_CAPABILITIES },
       readonlyRootfs: true,
       noNewPrivileges: true,
       cgroupPath: engine.cgroupPath(container),
       resources: { pids: facts.countsProcesses ? COMPANION_PIDS : undefined },
       mounts: [
         { type: "tmpfs", target: "/tmp" },
-        { type: "bind", source: this.shared(key), target: AGENTS },
+        { type: "bind", source: agents, target: AGENTS },
+        ...files
+          ? [{ type: "bind", source: mounts, target: COMPANION_MOUNTS, shared: true } as const]
+          : [],
       ],
     }, facts);
     await Deno.writeTextFile(join(bundle, "config.json"), encodeDocument(spec), { mode: 0o600 });
@@ -288,12 +316,13 @@ export class HostCompanions {
   /** What instances with companions can do. Throws as `pick`. */
   abilities(
     pick: (deployment: string, instance?: string) => Accompanied,
-  ): Pick<DeployCaps, "agent" | "companionVariable"> {
+  ): Pick<DeployCaps, "agent" | "companion" | "companionMounts" | "companionVariable"> {
     const { always, caretakers, variable: companionVariable } = this.#parts;
     if (!always) return { companionVariable };
+    const more = { companion: true, companionMounts: true } as const;
     const agent = async (name: string, options: AgentOptions) =>
       await forwardedAgent(caretakers, pick(name, options.instance), options);
-    return { companionVariable, agent };
+    return { companionVariable, agent, ...more };
   }
 
   /** Neither started again nor watched any more; it goes on, as when the server ends. */
@@ -307,7 +336,10 @@ export class HostCompanions {
   async stop(key: string): Promise<void> {
     this.release(key);
     if (!await exists(this.#bundle(key))) return;
-    await this.#locks.run(key, () => this.#parts.engine.delete(containerOf(key)));
+    await this.#locks.run(key, async () => {
+      await this.#parts.engine.delete(containerOf(key));
+      await this.#sweep(key);
+    });
   }
 
   /** Removes it with all that it had. Idempotent; missing is fine. */
@@ -315,7 +347,10 @@ export class HostCompanions {
     await this.stop(key);
     const { engine, caretakers } = this.#parts;
     caretakers.forget(key);
-    await removeTree(this.shared(key));
+    const { agents, mounts } = this.shared(key);
+    await this.#sweep(key);
+    while (unmount(mounts, { detach: true }));
+    await removeTree(dirname(agents));
     if (!await exists(this.#bundle(key))) return;
     const container = containerOf(key);
     await engine.roots.remove(container);

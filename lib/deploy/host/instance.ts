@@ -14,7 +14,7 @@ import { Life } from "./life.ts";
 import type { ReadLogOptions } from "./log_file.ts";
 import { OwnAttachments } from "./own_attachments.ts";
 import { isAlive } from "./process.ts";
-import type { InstanceRecord, MadeRecord, NetworkAttachment } from "./record.ts";
+import { type InstanceRecord, madeOf, type MadeRecord, type NetworkAttachment } from "./record.ts";
 import { type Standing, standingOf } from "./standing.ts";
 import { statusOf } from "./status.ts";
 import { within } from "./within.ts";
@@ -48,8 +48,7 @@ export class Instance {
     record: InstanceRecord,
     hooks: InstanceHooks,
   ) {
-    const { key, replica, plan, choice, endpoint, hostname, roles, ports } = record;
-    this.made = { key, replica, plan, choice, endpoint, hostname, roles, ports };
+    this.made = madeOf(record);
     this.deployment = spec.name;
     this.spec = spec;
     this.hash = hash;
@@ -168,6 +167,10 @@ export class Instance {
         // A failed network setup never makes its namespace.
         await Promise.race([namespace.promise, network]);
         signal?.throwIfAborted();
+        if (start && made.roles) {
+          await network;
+          await this.#attached.accompany({ signal });
+        }
         return { warnings, process: start ? await createContainer(this.#parts, this) : undefined };
       })();
       try {
@@ -178,7 +181,7 @@ export class Instance {
         this.#hooks.tell({ type: "created" });
         await this.#hooks.moved();
         if (process) {
-          await this.#attached.enter({ signal });
+          await this.#attached.enter();
           await this.#begin(process);
         }
       } finally {
@@ -211,6 +214,7 @@ export class Instance {
       await this.#attached.connect();
       await this.#hooks.moved();
     }
+    await this.#attached.accompany();
     const process = await createContainer(this.#parts, this);
     await this.#attached.enter();
     await this.#begin(process);
@@ -325,7 +329,7 @@ export class Instance {
     });
   }
 
-  /** Gives the addresses of a stopped instance to its successor; its next start attaches it again. */
+  /** Gives a stopped instance's addresses to its successor; its next start attaches it again. */
   vacate(): Promise<void> {
     return this.#lock.run(() => this.#attached.disconnect());
   }
@@ -351,10 +355,8 @@ export class Instance {
       await step(() => engine.delete(key));
       await step(() => this.#parts.binds.remove(key));
       if (this.running) this.#life.ended({ code: KILLED, at: new Date() });
-      await Promise.all([
-        step(() => this.#attached.remove()),
-        step(() => engine.roots.remove(key)),
-      ]);
+      const last = [() => this.#attached.remove(), () => engine.roots.remove(key)];
+      await Promise.all(last.map(step));
       if (errors.length > 0) throw errors[0];
       await Promise.all([removeTree(this.bundle), engine.logs.remove(key)]);
     });

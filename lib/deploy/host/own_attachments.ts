@@ -59,16 +59,18 @@ export class OwnAttachments {
   }
 
   /** Starts what svc runs beside the workload, before the workload's process. */
-  async enter(options: { signal?: AbortSignal; late?: boolean } = {}): Promise<void> {
+  async enter(): Promise<void> {
     const { choice, key } = this.#made;
-    const { attachments, namespaces, companions } = this.#parts;
-    const beside = this.#beside;
-    const { deployment, id: instance } = beside;
-    if (choice.kind === "bridges") {
-      const path = attachments.path(this.#made);
-      await namespaces.opened({ deployment, spec: this.#spec, instance, key, path });
-    }
-    await companions?.begin(beside, options);
+    if (choice.kind !== "bridges") return;
+    const { attachments, namespaces } = this.#parts;
+    const { deployment, id: instance } = this.#beside;
+    const path = attachments.path(this.#made);
+    await namespaces.opened({ deployment, spec: this.#spec, instance, key, path });
+  }
+
+  /** Starts its companion, once it has its networks and before its container is made, which may have its mounts. */
+  async accompany(options: { signal?: AbortSignal; late?: boolean } = {}): Promise<void> {
+    await this.#parts.companions?.begin(this.#beside, options);
   }
 
   /**
@@ -77,16 +79,18 @@ export class OwnAttachments {
    */
   async enterLate(): Promise<void> {
     try {
-      await this.enter({ late: true });
+      await this.accompany({ late: true });
+      await this.enter();
     } catch (error) {
       const { key } = this.#made;
       this.#parts.log.error("nothing runs beside an instance that should have it", { key, error });
     }
   }
 
-  /** The instance was stopped: so is its companion. */
+  /** The instance was stopped: so is its companion, unless it has mounts for the next start. */
   async rest(): Promise<void> {
-    await this.#parts.companions?.stop(this.#made.key);
+    const { key, companionMounts } = this.#made;
+    if (!companionMounts) await this.#parts.companions?.stop(key);
   }
 
   /** The server ends; the companion goes on. */
@@ -102,7 +106,7 @@ export class OwnAttachments {
 
   /** Removes them and the namespace. Idempotent. */
   async disconnect(): Promise<void> {
-    await this.rest();
+    await this.#parts.companions?.stop(this.#made.key);
     await this.unmap();
     await this.#parts.namespaces.closed(this.#made.key);
     await this.#parts.attachments.remove(this.#made, this.#networks);

@@ -2,6 +2,7 @@
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
 import { JsonRecords } from "../json_records.ts";
+import type { AttachedMount } from "../backend.ts";
 import type { Roles } from "../caretakers.ts";
 import type { ContainerPlan } from "../container_config.ts";
 import type { CniResult } from "../../runtime/cni.ts";
@@ -34,8 +35,16 @@ export interface MadeRecord {
   hostname: string;
   /** Of its companion; absent: it has none. */
   roles?: Roles;
+  /** What its companion mounts for it; sources are below the companion's folder of mounts. */
+  companionMounts?: readonly AttachedMount[];
   /** Host ports that lead to the instance, in turns with the other replicas. */
   ports: PublishedPort[];
+}
+
+/** The unchanging part alone. */
+export function madeOf(record: MadeRecord): MadeRecord {
+  const { key, replica, plan, choice, endpoint, hostname, ports, roles, companionMounts } = record;
+  return { key, replica, plan, choice, endpoint, hostname, ports, roles, companionMounts };
 }
 
 export interface InstanceRecord extends MadeRecord {

@@ -29,16 +29,15 @@ export interface Steered {
 
 /** Creates the container from its bundle; the binds of the spec are checked and placed at each time. */
 export async function createContainer(
-  { binds, companions, engine }: Pick<InstanceParts, "binds" | "companions" | "engine">,
-  { bundle, deployment, made: { key, replica, roles }, spec }: {
+  { binds, engine }: Pick<InstanceParts, "binds" | "engine">,
+  { bundle, deployment, made: { key, replica }, spec }: {
     bundle: string;
     deployment: string;
-    made: Pick<MadeRecord, "key" | "replica" | "roles">;
+    made: Pick<MadeRecord, "key" | "replica">;
     spec: DeploySpec;
   },
 ): Promise<ProcessIdentity> {
   const { image, tty, stdinOpen, labels: ofSpec } = spec;
-  if (roles) await companions?.share(key);
   const sources = await binds.place(key, spec, bundle);
   const labels = { deployment, replica, ofSpec };
   try {

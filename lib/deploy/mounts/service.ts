@@ -8,6 +8,7 @@ import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { DeploymentStatus } from "../../api/deployment.ts";
 import { parseTmpfs } from "../../api/deploy_spec_text.ts";
+import type { CallerMount } from "../../api/caller_mounts.ts";
 import { SvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
@@ -16,12 +17,17 @@ import { hasFuse } from "../../sys/fuse.ts";
 import type { SessionCallers } from "../../wire/attached/callers.ts";
 import type { Claim, DeployRequest, DeployService } from "../services.ts";
 import type { KeptBlocks } from "./kept_blocks.ts";
+import type { Fields } from "../../wire/attached/session.ts";
+import type { YamuxStream } from "../../wire/yamux/stream.ts";
+import { companionMounts, LedMounts } from "./led.ts";
 import { SessionMounts, sweepMounts } from "./session_mounts.ts";
 
 export interface MountServiceOptions {
   /** `<data>/mounts`. */
   folder: string;
   callers: SessionCallers;
+  /** Whether the engine's companions mount the callers' files, in the server's place. Absent: they do not. */
+  byCompanions?: () => Promise<boolean>;
   /** SVC_SESSION_GRACE, in milliseconds. */
   graceMs: number;
   kept: KeptBlocks;
@@ -52,7 +58,7 @@ export function requireFreeTargets(
 export class CallerMountService implements DeployService {
   readonly name = "mounts";
   readonly #options: MountServiceOptions;
-  readonly #mounted = new Map<string, SessionMounts>();
+  readonly #mounted = new Map<string, SessionMounts | LedMounts>();
 
   constructor(options: MountServiceOptions) {
     this.#options = options;
@@ -63,7 +69,7 @@ export class CallerMountService implements DeployService {
     if (await exists(this.#options.folder)) await sweepMounts(this.#options.folder, { all: true });
   }
 
-  claim(spec: DeploySpec, { callerMounts: mounts = [] }: DeployRequest): Claim {
+  async claim(spec: DeploySpec, { callerMounts: mounts = [] }: DeployRequest): Promise<Claim> {
     if (mounts.length === 0) return NOTHING;
     const attempt = `Cannot mount the caller's files into ${spec.name}`;
     const caller = this.#options.callers.of(spec.name);
@@ -72,14 +78,26 @@ export class CallerMountService implements DeployService {
         help: "use `svc deploy --session`",
       });
     }
+    requireFreeTargets(spec, mounts, "Cannot mount the caller's files");
+    const { folder, graceMs, byCompanions, kept, log } = this.#options;
+    kept.require(spec, mounts);
+    if (await byCompanions?.()) {
+      const led = new LedMounts(caller, mounts);
+      const how = (mount: CallerMount) => kept.how(mount, spec).async;
+      return {
+        contribute: () => {
+          this.#mounted.set(spec.name, led);
+          return { companion: companionMounts(mounts, { graceMs, how }) };
+        },
+        commit() {},
+        release: () => this.#end(spec.name, led),
+      };
+    }
     if (!hasFuse()) {
       throw new SvcError("prerequisite_missing", `${attempt}: the server has no /dev/fuse`, {
         help: "load the kernel's module fuse at the server, or run it where /dev/fuse is to be had",
       });
     }
-    requireFreeTargets(spec, mounts, "Cannot mount the caller's files");
-    const { folder, graceMs, kept, log } = this.#options;
-    kept.require(spec, mounts);
     const made = new SessionMounts({
       ...{ mounts, caller, graceMs, log },
       how: (mount) => kept.how(mount, spec),
@@ -98,9 +116,10 @@ export class CallerMountService implements DeployService {
 
   /** Warnings are told as long as the mounts are there. */
   describe(name: string): Partial<DeploymentStatus> {
-    const warnings = this.#mounted.get(name)?.mounts.flatMap((one) =>
-      this.#options.kept.warning(one)
-    );
+    const made = this.#mounted.get(name);
+    const warnings = made instanceof LedMounts
+      ? made.warnings
+      : made?.mounts.flatMap((one) => this.#options.kept.warning(one));
     return warnings?.length ? { warnings } : {};
   }
 
@@ -109,7 +128,14 @@ export class CallerMountService implements DeployService {
     return made && this.#end(name, made);
   }
 
-  async #end(name: string, made: SessionMounts): Promise<void> {
+  /** A companion of the deployment's opens a stream to the session's caller. */
+  async lead(deployment: string, key: string, stream: YamuxStream, fields: Fields): Promise<void> {
+    const made = this.#mounted.get(deployment);
+    if (made instanceof LedMounts) await made.lead(key, stream, fields);
+    else stream.reset();
+  }
+
+  async #end(name: string, made: SessionMounts | LedMounts): Promise<void> {
     await made.end();
     if (this.#mounted.get(name) === made) this.#mounted.delete(name);
   }

@@ -52,6 +52,14 @@ export async function sweepMounts(folder: string, { all = false } = {}): Promise
   await remove(folder, all ? LEVELS + 1 : LEVELS);
 }
 
+/** What a workload gets of the mounts below a session's folder. */
+export const attachedMounts = (folder: string, mounts: readonly CallerMount[]): AttachedMount[] =>
+  mounts.map(({ target, kind, readOnly }, index) => ({
+    source: join(folder, String(index), TREE, kind === "file" ? FILE_NAME : ""),
+    target,
+    readOnly,
+  }));
+
 export class SessionMounts {
   readonly #options: SessionMountsOptions;
   readonly #stream = new LastingStream();
@@ -74,11 +82,7 @@ export class SessionMounts {
 
   /** What the workload gets. */
   get attached(): AttachedMount[] {
-    return this.#options.mounts.map(({ target, kind, readOnly }, index) => ({
-      source: join(this.#place(index), TREE, kind === "file" ? FILE_NAME : ""),
-      target,
-      readOnly,
-    }));
+    return attachedMounts(this.#options.folder, this.#options.mounts);
   }
 
   /** Resolves when all is mounted. Throws what stands in the way; the caller then calls {@linkcode end}. */

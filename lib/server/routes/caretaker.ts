@@ -28,6 +28,7 @@ export function caretakerRoutes(deps: ManagementDeps, caretakers: ServerCaretake
       takes: {
         caretaker: (stream) => seat.report(session, stream),
         ssh: (stream, fields) => seat.joinAgent(stream, fields),
+        mount: (stream, fields) => deps.mounts?.lead(deployment, instance, stream, fields),
         credential: (stream, fields) => deps.credentials?.lead(deployment, stream, fields),
       },
       // It attaches to the next server by itself.
@@ -44,7 +45,7 @@ export function caretakerRoutes(deps: ManagementDeps, caretakers: ServerCaretake
     open: true,
     help:
       "Attached session of the caretaker beside `instance`, whose own token is the credential. The caretaker " +
-      "opens `caretaker`, `ssh` and `credential`, the server `dial` and `agent`.",
+      "opens `caretaker`, `ssh`, `credential` and `mount`, the server `dial` and `agent`.",
     handler: attach,
   }];
 }

@@ -9,7 +9,7 @@
  * | `changes` | server | the listing without unchanged parts; a line of the parts that the server knows |
  * | `files` | server | contents of files; lines of wanted ones |
  * | `9p` | server | 9P2000.L, whose server is the caller |
- * | `mount` | server | 9P2000.L on a lasting stream (lib/wire/lasting/stream.ts), whose server is the caller |
+ * | `mount` | server, caretaker | 9P2000.L on a lasting stream (lib/wire/lasting/stream.ts), whose server is the caller |
  * | `tar` | server | the archive that is the build context; nothing |
  * | `secret` | server | whether there is such a secret, its bytes; nothing |
  * | `ssh` | server, caretaker | whether there is such an agent, and its protocol |
