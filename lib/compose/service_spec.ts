@@ -1,5 +1,6 @@
 /** A service as a deployment spec. */
 import type { DeploySpec, HealthcheckSpec, ResourcesSpec } from "../api/deploy_spec.ts";
+import { isRelayed } from "../api/egress.ts";
 import { parseBytes } from "../base/bytes.ts";
 import { SvcError } from "../base/errors.ts";
 import { extensionFields } from "./extensions.ts";
@@ -161,6 +162,15 @@ function defined<T extends object>(object: T): T {
   ) as T;
 }
 
+/**
+ * A relay is beside the service: it is on a network of its own, where the project's default one would be. Of another
+ * network the server says that it cannot be.
+ */
+function isApart({ egress }: Partial<DeploySpec>, { networks, network_mode: mode }: Service) {
+  const usual = Object.entries(networks ?? {}).every(([key, one]) => key === "default" && !one);
+  return egress !== undefined && isRelayed(egress) && usual && !mode;
+}
+
 /** The whole spec. Throws `unsupported`, naming the place in the file, for what svc does not do. */
 export function serviceSpec(of: Subject): DeploySpec {
   const { loaded, name, service } = of;
@@ -169,9 +179,10 @@ export function serviceSpec(of: Subject): DeploySpec {
   checkName(of, replicas);
   const { mounts, volumes, tmpfs } = storageOf(of);
   const update = service.deploy?.update_config;
+  const extensions = extensionFields(loaded, name, service);
   try {
     return defined<DeploySpec>({
-      ...extensionFields(loaded, name, service),
+      ...extensions,
       ...sameFields(of),
       name: deploymentName(project.name, name),
       image: imageOf(project, name, service),
@@ -182,7 +193,7 @@ export function serviceSpec(of: Subject): DeploySpec {
       expose: exposedOf(of),
       ...{ mounts, volumes },
       ...(tmpfs.length > 0 && { tmpfs }),
-      networks: networksOf(of),
+      networks: isApart(extensions, service) ? [] : networksOf(of),
       ...restartOf(of),
       replicas,
       healthcheck: healthOf(of),

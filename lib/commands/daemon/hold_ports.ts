@@ -11,6 +11,8 @@ import type { ForwardWork } from "./work.ts";
 
 /** Milliseconds between two looks whether the deployment is still there. */
 const LOOK_MS = 10_000;
+/** Milliseconds for which a deployment may be away: its session may deploy it again. */
+const GONE_MS = 120_000;
 
 export const holdPorts: Holder = async ({ name, env, work }, context) => {
   const { target, tokenCache, ports } = work as ForwardWork;
@@ -37,14 +39,17 @@ export const holdPorts: Holder = async ({ name, env, work }, context) => {
   );
   await context.keep({});
   context.works({});
-  while (!signal.aborted) {
+  for (let seen = Date.now(); !signal.aborted;) {
     await sleep(LOOK_MS, signal).catch(() => {/* looked at next */});
     if (signal.aborted) return;
     try {
       await getDeployment(client, name);
+      seen = Date.now();
       context.tell("connected");
     } catch (error) {
-      if (signal.aborted || error instanceof SvcError && error.code === "not_found") return;
+      const gone = error instanceof SvcError && error.code === "not_found";
+      if (signal.aborted || gone && Date.now() - seen > GONE_MS) return;
+      if (!gone) seen = Date.now();
       context.tell("reconnecting", asSvcError(error).message);
     }
   }

@@ -50,6 +50,8 @@ class SessionHolding {
   readonly #context: HoldContext;
   readonly #work: SessionWork;
   #kept: Kept;
+  /** The deployment runs, and what it needs of this machine is there. */
+  #serving = false;
 
   constructor(description: Description, context: HoldContext) {
     this.#description = description;
@@ -87,7 +89,7 @@ class SessionHolding {
         onToken: (token) => void this.#keep({ resume: token }).catch(progress),
         onProgress: progress,
         onLost: () => this.#context.tell("reconnecting", `the connection is lost`),
-        onResumed: () => this.#context.tell("connected"),
+        onResumed: () => this.#serving && this.#context.tell("connected"),
       });
       session.closed.catch(() => {/* whoever waits is told */});
       return session;
@@ -161,6 +163,7 @@ class SessionHolding {
       ...endpoints.map(endpointLine),
     ]);
     await this.#keep({ ports: portsOf(endpoints) });
+    this.#serving = true;
     works({ result, endpoints }, again ? "it ended meanwhile, and was deployed again" : undefined);
     void session.exited.then(() => tell("connected", "all its instances have ended"));
     const broken = Promise.withResolvers<never>();
