@@ -4,8 +4,9 @@ import type { NinepClient } from "../ninep/client.ts";
 import { Ahead, type Opening } from "../ninep/remote_file.ts";
 import { BlockFile } from "./block_file.ts";
 import { BlockBudget } from "./budget.ts";
-import { KeptFile } from "./kept_file.ts";
+import { type Asked, KeptFile } from "./kept_file.ts";
 import type { BlockOptions } from "./options.ts";
+import { BLOCK, putProofs, readVersion, type Version } from "./protocol.ts";
 
 /** Requests that fetch ahead of reads at once: 8 MB. */
 const MOST_AHEAD = 32;
@@ -26,10 +27,8 @@ export class AheadBlocks extends Ahead {
   }
 
   keptOf(id: bigint): KeptFile {
-    const kept = this.#files.get(id) ?? new KeptFile(this.#budget);
-    this.#files.set(id, kept);
     this.#open.set(id, (this.#open.get(id) ?? 0) + 1);
-    return kept;
+    return this.#peek(id);
   }
 
   closed(id: bigint): void {
@@ -80,20 +79,33 @@ export class AheadBlocks extends Ahead {
     { id, flags = 0 }: { id?: bigint; flags?: number },
   ): Opening {
     if (id !== undefined) this.changed(id, (flags & OPEN.TRUNC) !== 0);
-    let file: BlockFile | undefined;
+    const writes = (this.flags(flags) & OPEN.ACCESS) === OPEN.RDWR;
+    let asked: Asked | undefined;
+    let look: Promise<Version> | undefined;
     return {
       follow: (fid) => {
         if (id === undefined || !client.inOrder) return;
-        file = new BlockFile(client, fid, id, this);
-        file.look().catch(() => {/* who needs it asks again */});
+        asked = this.#peek(id).asked();
+        look = client.ask(
+          BLOCK.LOOK,
+          (request) => putProofs(request.u32(fid).u64(0), []),
+          readVersion,
+        );
+        look.catch(() => {/* who needs it asks again */});
       },
-      failed: () => id !== undefined && file && this.closed(id),
       file: (fid, id) => {
-        if (file) return file;
         // It may have been there, and be cut by being made.
-        this.changed(id, true);
-        return new BlockFile(client, fid, id, this);
+        if (!look) this.changed(id, true);
+        const file = new BlockFile(client, fid, { id, blocks: this, writes });
+        if (look && asked) file.begin(look, asked);
+        return file;
       },
     };
+  }
+
+  #peek(id: bigint): KeptFile {
+    const kept = this.#files.get(id) ?? new KeptFile(this.#budget);
+    this.#files.set(id, kept);
+    return kept;
   }
 }

@@ -1,14 +1,15 @@
 /**
- * An open file of a mount with `,async`: reads what is kept of it, and writes without waiting. All files of a mount
- * that are open at the same place share what is kept (kept_file.ts). Each wait here is for an answer of the caller's,
- * and the end of the connection answers all of them with an error.
+ * An open file of a mount with `,async`: reads what is kept of it, and writes without waiting. All open files of one
+ * file share what is kept (kept_file.ts), and ask by the fid of one of them, the carrier: so the caller does what they
+ * ask for in their order. Each wait here is for an answer of the caller's, and the end of the connection answers all
+ * of them with an error.
  */
 import { ERRNO, FileError, type FileLock, type Later } from "../files/node.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Writer } from "../ninep/messages.ts";
 import { AheadFile } from "../ninep/remote_file.ts";
 import type { AheadBlocks } from "./ahead_blocks.ts";
-import { BLOCK_SIZE, type KeptFile, PART, partsOf } from "./kept_file.ts";
+import { type Asked, BLOCK_SIZE, type KeptFile, PART, partsOf } from "./kept_file.ts";
 import {
   BLOCK,
   MAX_PROOFS,
@@ -40,15 +41,22 @@ export class BlockFile extends AheadFile {
   #refused = false;
   #looking: Promise<void> | undefined;
 
-  constructor(client: NinepClient, fid: number, id: bigint, blocks: AheadBlocks) {
+  #flocked = false;
+
+  constructor(
+    client: NinepClient,
+    fid: number,
+    { id, blocks, writes }: { id: bigint; blocks: AheadBlocks; writes: boolean },
+  ) {
     super(client, fid, id, blocks);
     this.#blocks = blocks;
     this.#kept = blocks.keptOf(id);
+    const idle = this.#kept.carriers.open(fid, writes);
+    if (idle !== undefined) client.letGo(idle);
   }
 
-  /** Waits for writes by other open files: the caller does only those of one fid in their order. */
-  #others() {
-    return this.#blocks.writes.settled(this.id, this.fid);
+  get #carrier(): number {
+    return this.#kept.carriers.fid;
   }
 
   #tell(): void {
@@ -65,12 +73,18 @@ export class BlockFile extends AheadFile {
     this.#kept.drop();
   }
 
-  /** Takes a version of the caller's. False where it is of an epoch that has passed. */
-  #accept(version: Version, asked: ReturnType<KeptFile["asked"]>): boolean {
+  #accept(version: Version, asked: Asked): void {
     const { epoch } = this.#kept;
     const accepted = this.#kept.accept(version, asked);
     if (accepted && epoch !== 0n && epoch !== version.epoch) this.#blocks.epochEnded(this.id);
-    return accepted;
+  }
+
+  /** Takes the answer to a look that went with the opening. */
+  begin(look: Promise<Version>, asked: Asked): void {
+    const taken = look.then((version) => this.#accept(version, asked));
+    this.#looking ??= taken.catch(() => {/* who needs it asks again */}).finally(() =>
+      this.#looking = undefined
+    );
   }
 
   /** For {@linkcode AheadBlocks.epochEnded}: this file has writes under way, of the epoch before. */
@@ -85,7 +99,7 @@ export class BlockFile extends AheadFile {
 
   async #look(proofs: readonly Proof[] = [], epoch = 0n): Promise<void> {
     const asked = this.#kept.asked();
-    const fill = (request: Writer) => putProofs(request.u32(this.fid).u64(epoch), proofs);
+    const fill = (request: Writer) => putProofs(request.u32(this.#carrier).u64(epoch), proofs);
     this.#accept(await this.client.ask(BLOCK.LOOK, fill, readVersion), asked);
   }
 
@@ -109,7 +123,6 @@ export class BlockFile extends AheadFile {
       }
       await this.#obtain(missing, end);
     }
-    await this.#others();
     return (await this.#ask(offset, into.length, (bytes) => into.set(bytes))).got;
   }
 
@@ -119,7 +132,6 @@ export class BlockFile extends AheadFile {
     const { subfill, readAhead = 0 } = this.#blocks.options;
     const from = subfill ? first : first - first % PER_BLOCK;
     const to = subfill ? end : Math.ceil(end / PER_BLOCK) * PER_BLOCK;
-    await this.#others();
     const waits = this.#fetch(from, to);
     if (subfill && readAhead > 0) {
       const ahead = rangeAhead(kept, first, readAhead);
@@ -174,10 +186,10 @@ export class BlockFile extends AheadFile {
   async #ask(
     offset: number,
     count: number,
-    take: (bytes: Uint8Array, version: Version, asked: ReturnType<KeptFile["asked"]>) => void,
+    take: (bytes: Uint8Array, version: Version, asked: Asked) => void,
   ): Promise<{ got: number }> {
     const asked = this.#kept.asked();
-    const fill = (request: Writer) => request.u32(this.fid).u64(offset).u32(count);
+    const fill = (request: Writer) => request.u32(this.#carrier).u64(offset).u32(count);
     return await this.client.ask(BLOCK.READ, fill, (reply) => {
       const got = reply.u32();
       if (got > count) throw new FileError(ERRNO.EIO, "more came than was asked for");
@@ -191,12 +203,7 @@ export class BlockFile extends AheadFile {
 
   override async write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
     await this.#blocks.writes.room(bytes.length);
-    for (;;) {
-      this.#tell();
-      const wait = this.#others() ?? (this.#kept.valid ? undefined : this.look());
-      if (!wait) break;
-      await wait;
-    }
+    for (this.#tell(); !this.#kept.valid; this.#tell()) await this.look();
     const most = Math.min(MOST, Math.floor(this.client.readSize / 2));
     for (let done = 0; done < bytes.length; done += most) {
       this.#send(offset + done, bytes.subarray(done, done + most));
@@ -214,7 +221,7 @@ export class BlockFile extends AheadFile {
     this.#pend(
       bytes.length,
       this.#change(BLOCK.WRITE, (request) => {
-        putProofs(request.u32(this.fid).u64(epoch).u64(offset), proofs);
+        putProofs(request.u32(this.#carrier).u64(epoch).u64(offset), proofs);
         return request.u32(bytes.length).raw(bytes);
       }),
     );
@@ -233,29 +240,22 @@ export class BlockFile extends AheadFile {
       this.#kept.pending--;
       this.#blocks.under(this.id, this, -1);
     });
-    this.#blocks.writes.add(this.id, this.fid, bytes, done);
+    this.#blocks.writes.add(this.id, this.#carrier, bytes, done);
     return done;
   }
 
   override async truncate(size: number): Promise<void> {
-    for (;;) {
-      this.#tell();
-      const wait = this.#blocks.writes.settled(this.id) ??
-        (this.#kept.valid ? undefined : this.look());
-      if (!wait) break;
-      await wait;
-    }
+    for (this.#tell(); !this.#kept.valid; this.#tell()) await this.look();
     const { epoch } = this.#kept;
     this.#kept.cut(size);
     await this.#pend(
       0,
-      this.#change(BLOCK.CUT, (request) => request.u32(this.fid).u64(epoch).u64(size)),
+      this.#change(BLOCK.CUT, (request) => request.u32(this.#carrier).u64(epoch).u64(size)),
     );
     this.#tell();
   }
 
   override async sync(dataOnly: boolean): Promise<void> {
-    await this.#others();
     const { epoch } = this.#kept;
     const proofs = this.#blocks.options.defer
       ? this.#kept.written(!this.#blocks.options.subhash)
@@ -267,7 +267,7 @@ export class BlockFile extends AheadFile {
       0,
       this.#change(
         BLOCK.SYNC,
-        (request) => putProofs(request.u32(this.fid).u64(epoch).u32(dataOnly ? 1 : 0), proofs),
+        (request) => putProofs(request.u32(this.#carrier).u64(epoch).u32(dataOnly ? 1 : 0), proofs),
       ),
     );
     await this.flush();
@@ -280,13 +280,19 @@ export class BlockFile extends AheadFile {
 
   /** Who gets a lock sees what was written before, whoever has written it. */
   override async lock(lock: FileLock): Promise<boolean> {
+    if (lock.flock) this.#flocked = true;
     const locked = await super.lock(lock);
     if (locked && lock.type !== "none") this.look().catch(() => {/* who needs it asks again */});
     return locked;
   }
 
-  override close(): Promise<void> {
+  override async close(): Promise<void> {
     this.#blocks.closed(this.id);
-    return super.close();
+    const { stays, idle } = this.#kept.carriers.close(this.fid);
+    if (idle !== undefined) this.client.letGo(idle);
+    if (!stays) return await super.close();
+    // Its fid goes on carrying what others ask for; its lock ends.
+    const lock = { type: "none", flock: true, start: 0n, length: 0n, owner: "" } as const;
+    if (this.#flocked) await super.lock(lock);
   }
 }

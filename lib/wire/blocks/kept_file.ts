@@ -6,6 +6,7 @@
  * was asked for: it never replaces what was written since.
  */
 import type { BlockBudget } from "./budget.ts";
+import { Carriers } from "./carriers.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
 
 /** Bytes of a part and of a block. */
@@ -26,6 +27,8 @@ export interface Block {
 export interface Asked {
   count: number;
   wish: number;
+  /** No write was under way. */
+  quiet: boolean;
 }
 
 /** Numbers of the parts that a range of bytes touches. */
@@ -36,6 +39,7 @@ export function partsOf(offset: number, size: number): { first: number; end: num
 export class KeptFile {
   readonly #blocks = new Map<number, Block>();
   readonly #budget: BlockBudget;
+  readonly carriers = new Carriers();
   #epoch: bigint | undefined;
   size = 0;
   #count = 0;
@@ -84,18 +88,18 @@ export class KeptFile {
   }
 
   asked(): Asked {
-    return { count: this.#count, wish: this.#wish };
+    return { count: this.#count, wish: this.#wish, quiet: this.pending === 0 };
   }
 
   /** Takes a version; false for one of an epoch that has passed. */
-  accept(version: Version, { count, wish }: Asked): boolean {
+  accept(version: Version, { count, wish, quiet }: Asked): boolean {
     const { epoch, size } = version;
     if (this.#epoch !== undefined && epoch < this.#epoch) return false;
     if (epoch !== this.#epoch) {
       this.drop();
       this.#epoch = epoch;
       this.size = size;
-    } else if (count === this.#count && this.pending === 0) this.size = size;
+    } else if (count === this.#count && quiet) this.size = size;
     this.#heard = Math.max(this.#heard, wish);
     this.#heardAt = performance.now();
     return true;
@@ -153,7 +157,8 @@ export class KeptFile {
   #evict(block: Block): void {
     const from = block.index * PARTS;
     for (let part = from; part < from + PARTS; part++) {
-      if (this.#dirty.has(part)) this.#dirty.set(part, this.#proofOf(part, 1));
+      // One that was dropped before, and was not fetched since, has its proof already.
+      if (this.#dirty.has(part) && this.knows(part)) this.#dirty.set(part, this.#proofOf(part, 1));
     }
     this.#blocks.delete(block.index);
     // The counts of its parts go with it.

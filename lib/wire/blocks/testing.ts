@@ -4,6 +4,7 @@ import type { FileNode } from "../files/node.ts";
 import { NinepClient } from "../ninep/client.ts";
 import { type RemoteNode, remoteRoot } from "../ninep/remote_node.ts";
 import { serveNinep } from "../ninep/server.ts";
+import type { Duplex } from "../duplex.ts";
 import { duplexPair } from "../testing.ts";
 import { AheadBlocks } from "./ahead_blocks.ts";
 import type { BlockBudget } from "./budget.ts";
@@ -36,11 +37,25 @@ export interface EndsOptions {
   budget?: BlockBudget;
   guards?: (onRefused: () => void) => Guards;
   folder?: string;
+  /** Milliseconds that an answer takes, each time. */
+  delay?: () => number;
+}
+
+/** Makes what is written arrive later, in its order. */
+function late(end: Duplex, delay: () => number): void {
+  const write = end.write.bind(end);
+  let last: Promise<unknown> = Promise.resolve();
+  end.write = (bytes) => {
+    const copy = bytes.slice();
+    const due = new Promise((resolve) => setTimeout(resolve, delay()));
+    last = Promise.all([last, due]).then(() => write(copy)).catch(() => {/* it was cut */});
+    return Promise.resolve();
+  };
 }
 
 export async function bothEnds(
   options: BlockOptions = {},
-  { budget, guards = (told) => new Guards(told), folder }: EndsOptions = {},
+  { budget, guards = (told) => new Guards(told), folder, delay }: EndsOptions = {},
 ): Promise<Ends> {
   const base = folder ?? await Deno.makeTempDir({ prefix: "svc-blocks-" });
   let told = 0;
@@ -49,6 +64,7 @@ export async function bothEnds(
     guards: guards(() => void told++),
   });
   const [near, far] = duplexPair();
+  if (delay) late(far, delay);
   const asked = new Map<number, number>();
   const write = near.write;
   near.write = (bytes) => {

@@ -18,8 +18,6 @@ import { ReadAhead, ReadAheads, WITH_OPEN } from "./read_ahead.ts";
 export interface Opening {
   /** Sends what goes with the opening, by the fid that is being opened. */
   follow(fid: number): void;
-  /** It was not opened. */
-  failed(): void;
   /** The open file, once its fid is open. */
   file(fid: number, id: bigint): RemoteFile;
 }
@@ -49,7 +47,6 @@ export class Ahead {
         if (reads && client.inOrder) first = client.read(fid, 0, WITH_OPEN);
         first?.catch(() => {/* who reads asks again */});
       },
-      failed() {},
       file: (fid, id) => new AheadFile(client, fid, id, this, first),
     };
   }

@@ -109,17 +109,8 @@ export class RemoteNode implements FileNode, NodeWriter {
     const { client, ahead, id } = this;
     await ahead?.writes.settled(id);
     const opening = ahead?.opening(client, { id, flags });
-    try {
-      const fid = await this.#opened(ahead?.flags(flags) ?? flags, opening?.follow);
-      return this.#file(fid, id, opening);
-    } catch (error) {
-      opening?.failed();
-      throw error;
-    }
-  }
-
-  #file(fid: number, id: bigint, opening = this.ahead?.opening(this.client, {})): RemoteFile {
-    return opening?.file(fid, id) ?? new RemoteFile(this.client, fid);
+    const fid = await this.#opened(ahead?.flags(flags) ?? flags, opening?.follow);
+    return opening?.file(fid, id) ?? new RemoteFile(client, fid);
   }
 
   async list(): Promise<OpenFolder> {
@@ -173,7 +164,10 @@ export class RemoteNode implements FileNode, NodeWriter {
     try {
       const { path } = await made;
       const node = await walked;
-      if (node.id === path) return { node, file: this.#file(fid, path) };
+      if (node.id === path) {
+        const file = ahead?.opening(client, { flags }).file(fid, path);
+        return { node, file: file ?? new RemoteFile(client, fid) };
+      }
       node.close();
       throw new FileError(ERRNO.ESTALE, "it was replaced at once");
     } catch (error) {

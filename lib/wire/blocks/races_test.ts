@@ -1,0 +1,115 @@
+/** Reads, writes, cuts of files and of connections, all at once, over a connection whose answers take their time. */
+import assert from "node:assert/strict";
+import { asFileError, OPEN, type OpenFile } from "../files/node.ts";
+import { BlockBudget } from "./budget.ts";
+import { bothEnds, COHERENCES, type Ends } from "./testing.ts";
+
+const SEED = Number(Deno.env.get("SVC_TEST_SEED") ?? 7);
+
+/** Numbers that repeat from run to run. */
+function random(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
+    return (state >> 8) % below;
+  };
+}
+
+const CELL = 1000;
+const CELLS = 200;
+
+const open = async (ends: Ends) => await (await ends.root.walk("file")).open(OPEN.RDWR);
+
+/** Fails where the work takes longer than any wait may. */
+async function within<R>(ms: number, work: Promise<R>): Promise<R> {
+  let timer: ReturnType<typeof setTimeout>;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error("something waits for ever")), ms);
+  });
+  return await Promise.race([work, late]).finally(() => clearTimeout(timer));
+}
+
+/** Each cell holds one number over and over, which only grows. */
+async function readCell(file: OpenFile, cell: number): Promise<number> {
+  const bytes = new Uint8Array(CELL);
+  assert.equal(await file.read(cell * CELL, bytes), CELL);
+  return bytes[0] + 256 * bytes[1];
+}
+
+function filled(value: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(CELL);
+  for (let n = 0; n < CELL; n++) bytes[n] = n % 2 ? value >> 8 : value & 255;
+  return bytes;
+}
+
+for (const [name, options] of Object.entries(COHERENCES)) {
+  Deno.test(`blocks, ${name}: a read that begins after a write sees it, whatever is under way`, async () => {
+    const next = random(SEED);
+    const delay = () => next(4);
+    await using ends = await bothEnds(options, { budget: new BlockBudget(3), delay });
+    await Deno.writeFile(`${ends.folder}/file`, new Uint8Array(CELL * CELLS));
+    const files = [await open(ends), await open(ends)];
+    const written = new Array<number>(CELLS).fill(0);
+    const writer = async (own: number) => {
+      for (let n = 0; n < 150; n++) {
+        const cell = next(CELLS / 2) * 2 + own;
+        await files[own].write!(cell * CELL, filled(written[cell] + 1));
+        written[cell]++;
+        if (n % 50 === 49) await files[own].sync!(true);
+      }
+    };
+    const reader = async (own: number) => {
+      for (let n = 0; n < 150; n++) {
+        const cell = next(CELLS);
+        const least = written[cell];
+        const found = await readCell(files[own], cell);
+        assert.ok(found >= least, `cell ${cell}: ${found}, and ${least} was written before`);
+      }
+    };
+    const all = [writer(0), writer(1), reader(0), reader(1), reader(0)];
+    await within(60_000, Promise.all(all));
+    for (const file of files) await file.sync!(false);
+    const disk = await Deno.readFile(`${ends.folder}/file`);
+    for (let cell = 0; cell < CELLS; cell++) {
+      assert.equal(disk[cell * CELL] + 256 * disk[cell * CELL + 1], written[cell], `cell ${cell}`);
+    }
+    assert.equal(ends.told(), 0);
+    for (const file of files) await file.close();
+  });
+}
+
+Deno.test("blocks: a connection that is cut at any moment leaves nobody waiting, and a prefix", async () => {
+  const options = Object.values(COHERENCES);
+  for (let turn = 0; turn < 60; turn++) {
+    const next = random(1000 * SEED + turn);
+    const ends = await bothEnds(options[turn % options.length], { delay: () => next(3) });
+    await Deno.writeFile(`${ends.folder}/file`, new Uint8Array(CELL * CELLS));
+    const files = [await open(ends), await open(ends)];
+    let [sent, synced] = [0, 0];
+    // One after the other over all cells, so that what is there shows how many were done.
+    const writer = async () => {
+      for (; sent < CELLS; sent++) {
+        await files[0].write!(sent * CELL, filled(1));
+        if (sent % 16 === 15) {
+          await files[0].sync!(false);
+          synced = sent + 1;
+        }
+      }
+    };
+    const reader = async (own: number) => {
+      for (let n = 0; n < 300; n++) await readCell(files[own], next(CELLS));
+    };
+    const calls = [writer(), reader(0), reader(1), reader(1)].map((call) =>
+      call.catch((error) => assert.equal(asFileError(error).errno, 5, String(error)))
+    );
+    setTimeout(() => ends.cut(), next(60));
+    await within(60_000, Promise.all(calls));
+    const disk = await Deno.readFile(`${ends.folder}/file`);
+    const there = Array.from({ length: CELLS }, (_, cell) => disk[cell * CELL]);
+    const first = there.indexOf(0);
+    const count = first < 0 ? CELLS : first;
+    assert.ok(there.slice(count).every((value) => value === 0), `turn ${turn}: not a prefix`);
+    assert.ok(count >= synced, `turn ${turn}: ${synced} were synced, ${count} are there`);
+    await ends[Symbol.asyncDispose]();
+  }
+});
