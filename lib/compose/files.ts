@@ -15,7 +15,10 @@ function why(error: unknown): string {
 export class Files {
   #left = MOST_FILES;
 
-  constructor(readonly stdin?: () => Promise<string>) {}
+  constructor(
+    readonly stdin?: () => Promise<string>,
+    readonly texts: ReadonlyMap<string, string> = new Map(),
+  ) {}
 
   /** Counts one more use of a file, read again or not. Throws `compose_invalid` where there are too many. */
   count(file: string): void {
@@ -28,6 +31,8 @@ export class Files {
    */
   async text(file: string, { named = false } = {}): Promise<string> {
     this.count(file);
+    const text = this.texts.get(file);
+    if (text !== undefined) return text;
     if (file === "-" && named) {
       if (!this.stdin) throw invalid("standard input", "there is none here");
       return await this.stdin();

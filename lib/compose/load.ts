@@ -60,7 +60,7 @@ export async function loadModel(options: LoadOptions, steps: LoadSteps = {}): Pr
   const warn = (text: string) => {
     if (!warnings.includes(text)) warnings.push(text);
   };
-  const files = new Files(options.stdin);
+  const files = new Files(options.stdin, options.texts);
   const cwd = options.cwd ?? Deno.cwd();
   const located = await locate({ options, cwd, reader: files, warn });
   const { directory } = located;

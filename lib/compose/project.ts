@@ -7,6 +7,7 @@
  * - A field that has its zero value (false, 0, "", nothing) is left out, as docker compose leaves it out.
  * - `x-…` keys are kept where they stood.
  */
+import type { Devcontainer } from "./devcontainer/read.ts";
 import type { Extensible, Service } from "./service.ts";
 
 /** Where a value stands in a file. Lines begin with 1. */
@@ -42,6 +43,8 @@ export interface LoadedProject {
   disabled: Record<string, Service>;
   /** What docker compose would warn of: unset variables, obsolete fields. One line each. */
   warnings: string[];
+  /** The devcontainer.json that the project was made of. */
+  devcontainer?: Devcontainer;
   /**
    * Where a value was written: `place("services", "web", "ports", "0")`. The place of the nearest known value
    * above it where it has none of its own (a default); undefined where nothing of it was written.
@@ -66,6 +69,8 @@ export interface LoadOptions {
   cwd?: string;
   /** Reads standard input for the file "-". */
   stdin?: () => Promise<string>;
+  /** Texts that are read instead of files of these paths. */
+  texts?: ReadonlyMap<string, string>;
 }
 
 export interface Network extends Extensible {

@@ -5,7 +5,7 @@ import { LABELS } from "../../compose/names.ts";
 import { remove } from "../../compose/down.ts";
 import { selected } from "../../compose/order.ts";
 import type { LoadedProject } from "../../compose/project.ts";
-import { containersOf } from "../../compose/state.ts";
+import { containersOf, type ServiceState } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
 import { filesOf, requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
@@ -117,7 +117,14 @@ export async function bringUp(
   if (forceRecreate && noRecreate) {
     throw new SvcError("usage", "Cannot use --force-recreate together with --no-recreate");
   }
-  const services = selected(loaded, names, values.noDeps);
+  const dev = loaded.devcontainer;
+  if (dev) await (await import("./devcontainer/lifecycle.ts")).initialize(dev, report, signal);
+  await using image = dev &&
+    await (await import("./devcontainer/image.ts")).withFeatures(loaded, connection, invocation);
+  const chosen = dev?.fields.runServices && names.length === 0
+    ? [dev.service, ...dev.fields.runServices]
+    : names;
+  const services = selected(loaded, chosen, values.noDeps);
   if (services.length === 0) {
     throw new SvcError("argument_invalid", "Cannot run the project: no service selected", {
       help: "the files have none, or all are of inactive profiles",
@@ -143,8 +150,13 @@ export async function bringUp(
   await heedOrphans(invocation, session, { report, removes: values.removeOrphans ?? false });
   const applier = await Applier.open(invocation, session, all);
   const named = names.length === 0 ? services : names;
+  let inside: ServiceState | undefined;
   const provided = await up({
-    ...{ loaded, services, scale, surroundings, warn, until, client, watch, signal, report, onUp },
+    ...{ loaded, services, scale, surroundings, warn, until, client, watch, signal, report },
+    onUp(state, result) {
+      if (state.service === dev?.service) inside = state;
+      onUp?.(state, result);
+    },
     recreate: noRecreate ? "never" : forceRecreate ? "always" : "changed",
     settled: new Set(
       values.alwaysRecreateDeps ? [] : services.filter((name) => !named.includes(name)),
@@ -155,6 +167,11 @@ export async function bringUp(
       return applier.apply({ subject, spec, files: files.get(name), settings, onProgress });
     },
   }, specs);
+  if (dev && inside && until === "started") {
+    const { live } = await import("./devcontainer/lifecycle.ts");
+    const { features } = image!;
+    await live({ ...{ client, dev, features, report, signal }, state: inside });
+  }
   await Promise.all(warnings);
   return { services: services.filter((name) => specs.has(name)), provided };
 }

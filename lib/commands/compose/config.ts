@@ -13,7 +13,7 @@ import { writeYaml } from "../../compose/yaml/write.ts";
 import type { Values } from "../../config/load.ts";
 import type { Invocation } from "../command.ts";
 import type { CONFIG_OPTIONS } from "./config_options.ts";
-import { loadOptionsOf } from "./open_project.ts";
+import { devcontainerOf, loadOptionsOf } from "./open_project.ts";
 import type { PROJECT_OPTIONS } from "./options.ts";
 
 export type ConfigValues = Partial<Values<typeof CONFIG_OPTIONS>> & { allResources?: boolean };
@@ -176,7 +176,15 @@ export async function run(
   invocation: Invocation<readonly [...typeof PROJECT_OPTIONS, ...typeof CONFIG_OPTIONS]>,
 ): Promise<number> {
   const { values, positionals, io } = invocation;
-  const { text, warnings } = await renderConfig(loadOptionsOf(invocation), values, positionals);
+  const options = loadOptionsOf(invocation);
+  const found = await devcontainerOf(invocation, options);
+  const { text, warnings } = await renderConfig(
+    found
+      ? (await import("../../compose/devcontainer/model.ts")).devcontainerOptions(found, options)
+      : options,
+    values,
+    positionals,
+  );
   for (const warning of warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
   if (values.outputFile && text !== "") await Deno.writeTextFile(values.outputFile, text);
   else await io.stdout.write(text);

@@ -20,6 +20,10 @@ export const exec = {
     }
     const session = await openSession(call);
     const { state, instance } = containerOf(session, service, values.index);
+    const dev = session.loaded?.devcontainer;
+    const { fields, workspaceFolder } = dev?.service === service ? dev : {};
+    const user = values.user ?? fields?.remoteUser ?? fields?.containerUser;
+    const workdir = values.workdir ?? workspaceFolder;
     const terminal = !values.noTty && io.stdin.isTerminal && io.stdout.isTerminal;
     return await delegate(call, {
       module: await import("../exec.ts"),
@@ -31,8 +35,8 @@ export const exec = {
         "--interactive",
         ...(terminal ? ["--tty"] : []),
         ...(values.env ?? []).flatMap((pair) => ["--env", pair]),
-        ...(values.user === undefined ? [] : ["--user", values.user]),
-        ...(values.workdir === undefined ? [] : ["--workdir", values.workdir]),
+        ...(user === undefined ? [] : ["--user", user]),
+        ...(workdir === undefined ? [] : ["--workdir", workdir]),
         ...["--instance", instance.id, state.status.name, "--", ...command],
       ],
     });

@@ -24,13 +24,16 @@ export const build = {
   async run(call: ProjectInvocation & Invocation<typeof BUILD_OPTIONS>): Promise<number> {
     const { values, positionals, io } = call;
     const loaded = await openProject(call);
+    const connection = await openConnection(call);
+    await using _image = loaded.devcontainer &&
+      await (await import("./devcontainer/image.ts")).withFeatures(loaded, connection, call);
     const names = servicesOf(loaded, positionals, values.withDependencies)
       .filter((name) => loaded.project.services[name].build);
     if (names.length === 0) {
       await io.stderr.write("No services to build\n");
       return 0;
     }
-    await buildImages(call, await openConnection(call), {
+    await buildImages(call, connection, {
       ...{ loaded, names },
       flags: {
         ...{ noCache: values.noCache, pull: values.pull, quiet: values.quiet },

@@ -55,6 +55,11 @@ export const PROJECT_OPTIONS = [
     "all-resources",
     "Take networks, volumes… that no service uses into account.",
   ),
+  flag(
+    "devcontainer",
+    "devcontainer",
+    "Take the project from devcontainer.json, as where there is no Compose file.",
+  ),
   {
     ...text("composeProgress", "progress", "MODE", "How progress is shown, on standard error."),
     env: ["COMPOSE_PROGRESS"],

@@ -1,6 +1,7 @@
 /** What the server's registry tells of images. */
 import { parseReference } from "../../oci/reference.ts";
 import { parseManifest } from "../../oci/manifest.ts";
+import type { Registries } from "../../transfer/registries.ts";
 import type { RemoteRegistry } from "../../remote/registry.ts";
 import type { Connection } from "../connect.ts";
 import type { ProjectInvocation } from "./open_project.ts";
@@ -41,19 +42,55 @@ export async function imageFacts(
 ): Promise<ImageFacts | undefined> {
   const { registry: host, repository, tag, digest: own } = parseReference(image);
   if (host !== undefined) return undefined;
-  const reference = digest || own || tag || "latest";
+  const found = await readImage(registry, repository, digest || own || tag || "latest", signal);
+  if (!found) return undefined;
+  const { config: { os, architecture, variant, created }, size } = found;
+  return {
+    platform: [os, architecture, variant].filter(Boolean).join("/"),
+    size,
+    ...(created !== undefined && { created }),
+  };
+}
+
+interface Config {
+  os?: string;
+  architecture?: string;
+  variant?: string;
+  created?: string;
+  config?: { User?: string };
+}
+
+/** The configuration of an image, and its size; of one for several platforms the first. */
+async function readImage(
+  registry: RemoteRegistry,
+  repository: string,
+  reference: string,
+  signal: AbortSignal,
+): Promise<{ config: Config; size: number } | undefined> {
   const found = await registry.resolve(repository, reference, { signal });
   if (!found) return undefined;
   const manifest = parseManifest(found.bytes, found.descriptor.mediaType);
-  if (manifest.kind === "index") return undefined;
+  if (manifest.kind === "index") {
+    const [first] = manifest.manifests;
+    return first && await readImage(registry, repository, first.digest, signal);
+  }
   const { config, layers } = manifest.document;
   if (config.size > LONGEST_CONFIG) return undefined;
   const blob = await registry.get(repository, config.digest, { signal });
-  if (!blob) return undefined;
-  const said = await new Response(blob.stream()).json();
-  return {
-    platform: [said.os, said.architecture, said.variant].filter(Boolean).join("/"),
+  return blob && {
+    config: await new Response(blob.stream()).json(),
     size: layers.reduce((sum, { size }) => sum + size, config.size),
-    ...(typeof said.created === "string" && { created: said.created }),
   };
+}
+
+/** The user that an image says its processes run as; undefined: none, or it cannot be told. */
+export async function imageUser(
+  registries: Registries,
+  image: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { registry: host, repository, tag, digest } = parseReference(image);
+  const found = await readImage(registries.get(host), repository, digest ?? tag ?? "latest", signal)
+    .catch(() => undefined);
+  return found?.config.config?.User || undefined;
 }

@@ -1,0 +1,68 @@
+/** Features: their options, their order, and where they may come from. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { readDevcontainer } from "../../../compose/devcontainer/read.ts";
+import type { Registries } from "../../../transfer/registries.ts";
+import { type Feature, ordered, resolveFeatures } from "./features.ts";
+
+const feature = (reference: string, fields: Feature["fields"] = {}): Feature => ({
+  ...{ reference, fields, folder: "", digest: "", variables: {} },
+});
+
+const orderOf = (features: Feature[], first?: string[]) =>
+  ordered(features, first).map(({ reference }) => reference);
+
+Deno.test("features: in their order; what is needed before, what is wished for where it can be", () => {
+  const [a, b] = [feature("r.io/x/a:1"), feature("r.io/x/b:2")];
+  assert.deepEqual(orderOf([a, b]), ["r.io/x/a:1", "r.io/x/b:2"]);
+  assert.deepEqual(orderOf([a, b], ["r.io/x/b"]), ["r.io/x/b:2", "r.io/x/a:1"]);
+  const after = feature("r.io/x/a:1", { installsAfter: ["r.io/x/b"] });
+  assert.deepEqual(orderOf([after, b]), ["r.io/x/b:2", "r.io/x/a:1"]);
+  const circle = feature("r.io/x/b:2", { installsAfter: ["r.io/x/a"] });
+  assert.equal(orderOf([after, circle]).length, 2);
+  const needs = feature("r.io/x/a:1", { dependsOn: { "r.io/x/b:1": {} } });
+  assert.deepEqual(orderOf([needs, b], ["r.io/x/a"]), ["r.io/x/b:2", "r.io/x/a:1"]);
+  const needed = feature("r.io/x/b:2", { dependsOn: { "r.io/x/a": {} } });
+  assert.throws(() => orderOf([needs, needed]), /need one another/);
+});
+
+/** Resolves the features of a devcontainer.json beside a feature `own`. */
+async function resolved(features: string) {
+  const folder = await Deno.makeTempDir();
+  const dev = join(folder, ".devcontainer");
+  await Deno.mkdir(join(dev, "own"), { recursive: true });
+  await Deno.writeTextFile(
+    join(dev, "own/devcontainer-feature.json"),
+    `{ "id": "own", "options": { "the-size": { "type": "string", "default": "small", "enum": ["small", "big"] },
+       "fast": { "type": "boolean", "default": true } } }`,
+  );
+  await Deno.writeTextFile(
+    join(dev, "devcontainer.json"),
+    `{ "image": "a", "features": ${features} }`,
+  );
+  try {
+    return await resolveFeatures({
+      dev: await readDevcontainer(join(dev, "devcontainer.json"), {}, { asked: true }),
+      registries: {} as Registries,
+      scratch: folder,
+      signal: new AbortController().signal,
+    });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("features: options become variables; defaults and choices count", async () => {
+  const [{ variables }] = await resolved(`{ "./own": { "the-size": "big", "1x": "y" } }`);
+  assert.deepEqual(variables, { THE_SIZE: "big", FAST: "true", _X: "y" });
+  assert.deepEqual((await resolved(`{ "./own": "2" }`))[0].variables.VERSION, "2");
+  assert.deepEqual(await resolved(`{ "./own": false }`), []);
+  await assert.rejects(resolved(`{ "./own": { "the-size": "huge" } }`), /one of small, big/);
+});
+
+Deno.test("features: of folders elsewhere, of the web and of no registry are refused", async () => {
+  await assert.rejects(resolved(`{ "../../etc": {} }`), /is not below/);
+  await assert.rejects(resolved(`{ "https://x.org/f.tgz": {} }`), /from registries alone/);
+  await assert.rejects(resolved(`{ "node": {} }`), /names no registry/);
+  await assert.rejects(resolved(`{ "./missing": {} }`), /./);
+});
