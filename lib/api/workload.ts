@@ -58,6 +58,9 @@ export interface NetworkStatus {
   name: string;
   driver: string;
   subnet?: string;
+  /** Absent: it has no IPv6, or the engine does not tell. */
+  subnet6?: string;
+  gateway6?: string;
   gateway?: string;
   internal: boolean;
   labels: Record<string, string>;

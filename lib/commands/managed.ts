@@ -45,8 +45,11 @@ const SHOWN = {
       return [name, driver, subnet ?? "", usedBy.join(", "), internal ? "yes" : "no"];
     },
     facts: (status: ManagedStatus): [string, string][] => {
-      const { subnet, gateway, internal } = status as NetworkStatus;
-      return [["Subnet", subnet ?? ""], ["Gateway", gateway ?? ""], [
+      const { subnet, gateway, subnet6, gateway6, internal } = status as NetworkStatus;
+      const six: [string, string][] = subnet6
+        ? [["Subnet (IPv6)", subnet6], ["Gateway (IPv6)", gateway6 ?? ""]]
+        : [];
+      return [["Subnet", subnet ?? ""], ["Gateway", gateway ?? ""], ...six, [
         "Internal",
         internal ? "yes" : "no",
       ]];

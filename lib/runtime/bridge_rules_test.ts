@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
-import {
-  forwardingFiltered,
-  missingRules,
-  parseTables,
-  presentRules,
-  staleRules,
-} from "./bridge_rules.ts";
+import { missingRules, presentRules, staleRules } from "./bridge_rules.ts";
 import { bridgeNetwork } from "./network.ts";
+import { forwardingFiltered, parseTables } from "./rule_tables.ts";
 
 const network = bridgeNetwork("10.4", 1);
 
@@ -104,7 +99,7 @@ Deno.test("removal takes exactly the network's own rules", () => {
 COMMIT
 `);
   assert.equal(
-    presentRules(tables, { ...network, internal: true }),
+    presentRules(tables, network),
     `*nat
 -D POSTROUTING -s 10.4.1.0/24 ! -o svc1 -m comment --comment "svc:svc1:out" -j MASQUERADE
 COMMIT
@@ -119,4 +114,39 @@ Deno.test("filtered: a policy or a rule of FORWARD in the filter table", () => {
   assert.equal(filtered("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -j REJECT\n"), true);
   assert.equal(filtered("*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n"), false);
   assert.equal(filtered("*mangle\n:FORWARD DROP [0:0]\n"), false);
+});
+
+Deno.test("where forwarding is filtered, a network's own traffic is let through first", () => {
+  const tables = parseTables("*filter\n:FORWARD DROP [0:0]\n");
+  assert.match(
+    missingRules(tables, network),
+    /^-I FORWARD .*svc1:through -i svc1 -j ACCEPT\n-I FORWARD .*svc1:back -o svc1 .*DNAT -j ACCEPT$/m,
+  );
+  assert.doesNotMatch(missingRules(new Map(), network), /through/);
+});
+
+Deno.test("IPv6: networks are as far apart, neighbours are found, and routers are not taken", () => {
+  const six = { ...network, subnet6: "fd00:0:0:1::/64" };
+  const rules = (more: Partial<typeof six & { internal: boolean; walled: boolean }> = {}) =>
+    missingRules(new Map(), { ...six, ...more }, { resolver: true, family: 6 });
+  assert.equal(missingRules(new Map(), network, { family: 6 }), "", "a network without IPv6");
+  const open = rules();
+  assert.match(open, /^-A PREROUTING .*svc1:source -i svc1 ! -s fd00:0:0:1::\/64 -j DROP$/m);
+  assert.match(open, /^-A SVC-APART .*svc1:enter -o svc1 .*! --ctstate DNAT -j DROP$/m);
+  assert.match(open, /^-A POSTROUTING .*svc1:out -s fd00:0:0:1::\/64 ! -o svc1 -j MASQUERADE$/m);
+  assert.deepEqual([...open.matchAll(/icmpv6-type (\d+)/g)].map(([, type]) => type), [
+    "135",
+    "136",
+  ]);
+  assert.doesNotMatch(open, /127\.0\.0|10\.4\.|dport 53/);
+  const internal = rules({ internal: true });
+  assert.doesNotMatch(internal, /svc1:out /);
+  assert.match(internal, /^-A FORWARD .*svc1:out-of -i svc1 ! -o svc1 -j DROP$/m);
+  assert.match(internal, /^-I INPUT .*svc1:host-near-135 .* -j ACCEPT$/m);
+  assert.match(internal, /^-A INPUT .*svc1:host -i svc1 .*-j DROP$/m);
+  assert.match(
+    staleRules(parseTables(internal.replaceAll("-I ", "-A ")), six, 6),
+    /-D INPUT .*host-near/,
+  );
+  assert.match(presentRules(parseTables(open), network), /-X SVC-APART/);
 });

@@ -9,6 +9,7 @@ export interface Attached {
   /** Address without prefix. */
   ip: string;
   gateway?: string;
+  ip6?: string;
   result: CniResult;
 }
 

@@ -1,9 +1,12 @@
 /** A bridge network of a host: CNI bridge with host-local addresses. */
 import { SvcError } from "../base/errors.ts";
-import { runOk } from "../base/process.ts";
+import { run, runOk } from "../base/process.ts";
 import { BridgeRules } from "./bridge_rules.ts";
 import type { CniConfig, CniPlugins, CniResult } from "./cni.ts";
+import { forwardIPv6 } from "./forwarding6.ts";
+import { readTables } from "./rule_tables.ts";
 import { foreignRoute, hostRoutes } from "./subnets.ts";
+import { foreignRoute6, hostRoutes6 } from "./subnets6.ts";
 
 /** Milliseconds for which checked rules count as right, where a container is to start soon. */
 const RECENT = 30_000;
@@ -15,6 +18,8 @@ export interface BridgeNetwork {
   bridge: string;
   /** "10.4.0.0/24". */
   subnet: string;
+  /** "fd00:0:0:1::/64"; absent: the network has no IPv6. */
+  subnet6?: string;
   /** The network reaches nothing beyond its bridge, not even the host; the host reaches the network. */
   internal?: boolean;
   /**
@@ -40,6 +45,8 @@ export interface Attachment {
   /** Address without prefix. */
   ip: string;
   gateway?: string;
+  /** As `ip`, on a network with IPv6. */
+  ip6?: string;
   result: CniResult;
 }
 
@@ -47,6 +54,8 @@ export interface Attachment {
 export interface Addresses {
   /** An address of the network's subnet. */
   ip?: string;
+  /** One of its IPv6 subnet. */
+  ip6?: string;
   mac?: string;
 }
 
@@ -67,11 +76,21 @@ export class BridgeDriver {
   /** When each bridge's rules were last checked. */
   #looked = new Map<string, number>();
 
-  /** `resolver`: the host answers the containers' DNS on the bridges. */
-  constructor(plugins: CniPlugins, leases: string, options: { resolver?: boolean } = {}) {
+  #tell: (text: string) => void;
+
+  /**
+   * `resolver`: the host answers the containers' DNS on the bridges. `tell`: called where a setting of the whole
+   * host was changed.
+   */
+  constructor(
+    plugins: CniPlugins,
+    leases: string,
+    options: { resolver?: boolean; tell?: (text: string) => void } = {},
+  ) {
     this.plugins = plugins;
     this.leases = leases;
     this.#rules = new BridgeRules(options);
+    this.#tell = options.tell ?? (() => {});
   }
 
   /** Throws `prerequisite_missing` where a plugin is missing. */
@@ -86,8 +105,14 @@ export class BridgeDriver {
     await this.plugins.add({ ...endpoint, ifname: "lo", config, signal });
   }
 
-  #config(network: BridgeNetwork, { ip, mac }: Addresses = {}): CniConfig {
-    const bits = network.subnet.slice(network.subnet.indexOf("/"));
+  #config(network: BridgeNetwork, { ip, ip6, mac }: Addresses = {}): CniConfig {
+    const { subnet, subnet6 } = network;
+    const bits = (subnet: string) => subnet.slice(subnet.indexOf("/"));
+    const ips = [
+      ...(ip ? [ip + bits(subnet)] : []),
+      ...(ip6 && subnet6 ? [ip6 + bits(subnet6)] : []),
+    ];
+    const leads = !network.internal && !network.secondary;
     return {
       name: network.name,
       type: "bridge",
@@ -97,14 +122,16 @@ export class BridgeDriver {
       ipMasq: false,
       hairpinMode: !network.apart,
       ...(network.mtu && { mtu: network.mtu }),
-      ...((ip || mac) && {
-        runtimeConfig: { ...(ip && { ips: [`${ip}${bits}`] }), ...(mac && { mac }) },
+      ...((ips.length > 0 || mac) && {
+        runtimeConfig: { ...(ips.length > 0 && { ips }), ...(mac && { mac }) },
       }),
       ipam: {
         type: "host-local",
         dataDir: this.leases,
-        ranges: [[{ subnet: network.subnet }]],
-        ...(!network.internal && !network.secondary && { routes: [{ dst: "0.0.0.0/0" }] }),
+        ranges: [[{ subnet }], ...(subnet6 ? [[{ subnet: subnet6 }]] : [])],
+        ...(leads && {
+          routes: [{ dst: "0.0.0.0/0" }, ...(subnet6 ? [{ dst: "::/0" }] : [])],
+        }),
       },
     };
   }
@@ -112,61 +139,54 @@ export class BridgeDriver {
   /** Not idempotent: the caller detaches first. Throws `conflict` where no address can be had. */
   async attach(
     network: BridgeNetwork,
-    { ip, mac, ...endpoint }: Endpoint,
+    { ip, ip6, mac, ...endpoint }: Endpoint,
     signal?: AbortSignal,
   ): Promise<Attachment> {
     await removeHalfMade(network);
-    if (!await hasBridge(network)) await requireUnrouted(network);
-    const config = this.#config(network, { ip, mac });
-    const [attached, filtered] = await Promise.all([
+    const there = await hasBridge(network);
+    if (!there) await requireUnrouted(network);
+    if (network.subnet6) {
+      await forwardIPv6(this.#tell);
+      if (!there) await makeBridge(network);
+      await switchIPv6(network);
+    }
+    const config = this.#config(network, { ip, ip6, mac });
+    const [result] = await Promise.all([
       this.plugins.add({ ...endpoint, config, signal }).catch((error) => {
-        throw withoutAddress(error, network, ip);
+        throw withoutAddress(error, network, { ip, ip6 });
       }),
       this.#rules.ensure(network, signal),
     ]);
     await prepareBridge(network);
-    if (network.apart) await keepApart(network, attached);
+    if (network.apart) await keepApart(network, result);
     this.#looked.set(network.bridge, performance.now());
-    const result = filtered
-      ? await this.#exempt("add", network, endpoint, attached, signal)
-      : attached;
-    const first = result.ips?.[0];
-    return { ip: first?.address.split("/")[0] ?? "", gateway: first?.gateway, result };
+    const of = (six: boolean) => result.ips?.find(({ address }) => address.includes(":") === six);
+    const plain = (six: boolean) => of(six)?.address.split("/")[0];
+    const second = network.subnet6 ? plain(true) : undefined;
+    return {
+      ip: plain(false) ?? "",
+      gateway: of(false)?.gateway,
+      result,
+      ...(second && { ip6: second }),
+    };
   }
 
   /**
    * Brings the host's rules up to date for an endpoint that was attached earlier. Rules that were checked
    * within half a minute count as right.
    */
-  async admit(
-    network: BridgeNetwork,
-    endpoint: Endpoint,
-    result: CniResult,
-    signal?: AbortSignal,
-  ): Promise<void> {
+  async admit(network: BridgeNetwork, signal?: AbortSignal): Promise<void> {
     if (performance.now() - (this.#looked.get(network.bridge) ?? -Infinity) < RECENT) return;
-    if (await this.#rules.ensure(network, signal)) {
-      await this.#exempt("add", network, endpoint, result, signal);
-    }
+    await this.#rules.ensure(network, signal);
     this.#looked.set(network.bridge, performance.now());
-  }
-
-  /** Adds the container's exception from filtered forwarding; adding it twice is harmless. */
-  async #exempt(
-    command: "add" | "del",
-    network: BridgeNetwork,
-    endpoint: Endpoint,
-    prevResult: CniResult,
-    signal?: AbortSignal,
-  ): Promise<CniResult> {
-    const config = { name: network.name, type: "firewall" };
-    return await this.plugins[command]({ ...endpoint, config, prevResult, signal }) ?? prevResult;
   }
 
   /** Idempotent, also where the namespace is gone. */
   async detach(network: BridgeNetwork, endpoint: Endpoint, result?: CniResult): Promise<void> {
-    if (result && await this.#rules.filtered()) {
-      await this.#exempt("del", network, endpoint, result);
+    const config = { name: network.name, type: "firewall" };
+    // The container's exceptions from filtered forwarding, made by earlier versions of the server.
+    if (result?.ips && await hasException(result.ips)) {
+      await this.plugins.del({ ...endpoint, config, prevResult: result });
     }
     await this.plugins.del({ ...endpoint, config: this.#config(network), prevResult: result });
   }
@@ -194,11 +214,12 @@ export class BridgeDriver {
       attached = await Array.fromAsync(Deno.readDir(ports));
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
-      return await this.#rules.remove(network);
+      return await this.#rules.remove(network, { both: network.subnet6 !== undefined });
     }
     if (attached.length > 0) return;
+    const both = await isIPv6On(network);
     await runOk("Cannot remove a network", "ip", ["link", "delete", network.bridge]);
-    await this.#rules.remove(network);
+    await this.#rules.remove(network, { both });
   }
 
   /** Removes the portmap plugin's rules for published ports, made by earlier versions of the server. Idempotent. */
@@ -227,19 +248,67 @@ export class BridgeDriver {
 
 /**
  * Allows packets from 127.0.0.1 to be translated onto the bridge; BridgeRules guards the reverse way. The host
- * gets no IPv6 address on the bridge, because no rule covers IPv6.
+ * gets no IPv6 address on the bridge of a network without IPv6, because no rule covers it.
  */
-async function prepareBridge({ bridge, apart }: BridgeNetwork): Promise<void> {
-  const set = async (path: string) => {
-    // Our own: the kernel's switch.
-    if ((await Deno.readTextFile(path)).trim() !== "1") await Deno.writeTextFile(path, "1");
-  };
-  if (!apart) await set(`/proc/sys/net/ipv4/conf/${bridge}/route_localnet`);
-  const ipv6 = `/proc/sys/net/ipv6/conf/${bridge}/disable_ipv6`;
-  // A kernel without IPv6 has nothing to switch off.
-  await set(ipv6).catch((error) => {
+async function prepareBridge(network: BridgeNetwork): Promise<void> {
+  const { bridge, apart } = network;
+  if (!apart) await setSwitch(`/proc/sys/net/ipv4/conf/${bridge}/route_localnet`, "1");
+  await switchIPv6(network);
+}
+
+async function setSwitch(path: string, value: "0" | "1"): Promise<void> {
+  // Our own: the kernel's switch.
+  if ((await Deno.readTextFile(path)).trim() !== value) await Deno.writeTextFile(path, value);
+}
+
+const isIPv6On = ({ bridge }: BridgeNetwork) =>
+  // Our own: the kernel's switch.
+  Deno.readTextFile(`/proc/sys/net/ipv6/conf/${bridge}/disable_ipv6`)
+    .then((text) => text.trim() === "0", () => false);
+
+/** Before the plugin does: its address is to be usable at once, without a look for others that have it. */
+async function makeBridge(network: BridgeNetwork): Promise<void> {
+  const { code, stderr } = await run("ip", ["link", "add", network.bridge, "type", "bridge"]);
+  // Another instance may have made it meanwhile.
+  if (code === 0 || await hasBridge(network)) return;
+  throw new SvcError("internal", `Cannot make network ${network.name}: ${stderr.trim()}`);
+}
+
+/** Once on, it stays on: others on the network may have addresses. */
+async function switchIPv6({ bridge, subnet6 }: BridgeNetwork): Promise<void> {
+  const folder = `/proc/sys/net/ipv6/conf/${bridge}`;
+  try {
+    if (!subnet6) {
+      if (!await hasAddress6(bridge)) await setSwitch(`${folder}/disable_ipv6`, "1");
+      return;
+    }
+    // A workload is no router for the host.
+    for (const name of ["accept_ra", "accept_redirects", "accept_dad"]) {
+      await setSwitch(`${folder}/${name}`, "0");
+    }
+    await setSwitch(`${folder}/disable_ipv6`, "0");
+  } catch (error) {
+    // A kernel without IPv6 has nothing to switch off.
     if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/** True where the bridge has an address of a network's: link-local ones do not count. */
+async function hasAddress6(bridge: string): Promise<boolean> {
+  const text = await Deno.readTextFile("/proc/net/if_inet6").catch(() => "");
+  return text.split("\n").some((line) => {
+    const words = line.trim().split(/\s+/);
+    return words[5] === bridge && !words[0].startsWith("fe80");
   });
+}
+
+/** True where the CNI plugin `firewall` has let one of the addresses through. */
+async function hasException(ips: readonly { address: string }[]): Promise<boolean> {
+  const tables = await readTables(4, { table: "filter" });
+  const lines = (tables.get("filter") ?? []).filter((line) => line.startsWith("-A CNI-FORWARD "));
+  return ips.some(({ address }) =>
+    lines.some((line) => line.includes(` ${address.split("/")[0]}/32 `))
+  );
 }
 
 /** Isolates the port: its frames go to the bridge only, not to other isolated ports. */
@@ -250,12 +319,17 @@ async function keepApart({ bridge }: BridgeNetwork, { interfaces }: CniResult): 
 }
 
 /** The plugin's error, told as what it is where it could give no address. */
-function withoutAddress(error: Error, { name, subnet }: BridgeNetwork, ip?: string): Error {
+function withoutAddress(
+  error: Error,
+  { name, subnet }: BridgeNetwork,
+  { ip, ip6 }: Addresses,
+): Error {
   if (!NO_ADDRESS.test(error.message)) return error;
-  const what = ip ? `its address ${ip} is in use` : `all addresses of ${subnet} are in use`;
+  const asked = [ip, ip6].filter(Boolean).join(" or ");
+  const what = asked ? `its address ${asked} is in use` : `all addresses of ${subnet} are in use`;
   return new SvcError("conflict", `Cannot attach to network ${name}: ${what}`, {
     cause: error,
-    help: ip
+    help: asked
       ? "choose another address, or delete the deployment that has it"
       : "delete deployments on the network, or deploy on another one",
   });
@@ -263,11 +337,15 @@ function withoutAddress(error: Error, { name, subnet }: BridgeNetwork, ip?: stri
 
 /** Throws `conflict` where the host leads the network's addresses elsewhere: the bridge would take them over. */
 async function requireUnrouted(network: BridgeNetwork): Promise<void> {
-  const route = foreignRoute(await hostRoutes(), network);
-  if (!route) return;
+  const { name, bridge, subnet, subnet6 } = network;
+  const route = foreignRoute(await hostRoutes(), network)?.text;
+  const route6 = subnet6 && foreignRoute6(await hostRoutes6(), { bridge, subnet6 });
+  if (!route && !route6) return;
   throw new SvcError(
     "conflict",
-    `Cannot make network ${network.name}: the host has a route into ${network.subnet}: ${route.text}`,
+    `Cannot make network ${name}: the host has a route into ${route ? subnet : subnet6}: ${
+      route ?? route6
+    }`,
     { help: "set SVC_CNI_SUBNET_BASE to a range that is free on this host" },
   );
 }
@@ -293,13 +371,19 @@ export const BUILD_NETWORK = 255;
 /** True for names from {@linkcode bridgeNetwork}, of any server of this host. */
 export const isOwnBridge = (name: string): boolean => /^svc(\d+|-\d+-\d+-\d+)$/.test(name);
 
+// Another base belongs to another server's networks: its bridges need names of their own.
+const bridgePrefix = (base: string) => base === "10.4" ? "svc" : `svc-${base.replace(".", "-")}-`;
+
+/** True for the names from {@linkcode bridgeNetwork} with that base. */
+export const isBridgeOf = (base: string, name: string): boolean =>
+  name.startsWith(bridgePrefix(base)) && /^\d+$/.test(name.slice(bridgePrefix(base).length));
+
 /** The n-th /24 below a two-part base: base "10.4", index 3 is 10.4.3.0/24 on bridge svc3. */
 export function bridgeNetwork(
   base: string,
   index: number,
   options: Pick<BridgeNetwork, "internal" | "apart"> = {},
 ): BridgeNetwork {
-  // Another base belongs to another server's networks: its bridges need names of their own.
-  const bridge = base === "10.4" ? `svc${index}` : `svc-${base.replace(".", "-")}-${index}`;
+  const bridge = `${bridgePrefix(base)}${index}`;
   return { name: bridge, bridge, subnet: `${base}.${index}.0/24`, ...options };
 }

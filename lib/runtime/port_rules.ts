@@ -1,50 +1,67 @@
 /**
- * The host's published ports: one chain of the nat table, which leads connections to each port to its targets
- * in turns. The chain is written in one step, so no connection meets half of it. Existing connections stay with
- * their target.
+ * The host's published ports: one chain of the nat table, of each family, which leads connections to each port to
+ * its targets in turns. The chain is written in one step, so no connection meets half of it. Existing connections
+ * stay with their target.
  */
-import { run, runOk } from "../base/process.ts";
-import { parseTables } from "./bridge_rules.ts";
+import { applyRules, type Family, readTables } from "./rule_tables.ts";
 
 export interface PortTargets {
+  /** "0.0.0.0": every IPv4 address. "::": every address of both families. */
   hostIP: string;
   hostPort: number;
   protocol: "tcp" | "udp" | "sctp";
-  targets: { ip: string; port: number }[];
+  targets: { ip: string; ip6?: string; port: number }[];
 }
 
 /** The chains that packets to this host pass: from other hosts, and from the host itself. */
 const HOOKS = ["PREROUTING", "OUTPUT"];
-const EVERYWHERE = ["", "0.0.0.0"];
+const EVERYWHERE = ["", "0.0.0.0", "::"];
+/** The kernel leads nothing from there to a bridge: the server itself listens (loopback_ports.ts). */
+const LOOPBACK6 = "::1";
 
-/** The chain's rules for iptables-restore. IPv6 addresses of the host are left out. */
-export function portRules(chain: string, ports: readonly PortTargets[]): string[] {
-  return ports.filter(({ hostIP }) => !hostIP.includes(":")).flatMap(
+/** The chain's rules for iptables-restore, or ip6tables-restore. */
+export function portRules(
+  chain: string,
+  ports: readonly PortTargets[],
+  family: Family = 4,
+): string[] {
+  const six = family === 6;
+  return ports.filter(({ hostIP }) => hostIP.includes(":") === six || hostIP === "::").flatMap(
     ({ hostIP, hostPort, protocol, targets }) => {
+      if (hostIP === LOOPBACK6) return [];
       const to = EVERYWHERE.includes(hostIP) ? "" : ` -d ${hostIP}`;
       const match = `-A ${chain}${to} -p ${protocol} --dport ${hostPort}`;
-      return targets.map(({ ip, port }, index) => {
+      const there = six
+        ? targets.flatMap(({ ip6, port }) => ip6 ? `[${ip6}]:${port}` : [])
+        : targets.map(({ ip, port }) => `${ip}:${port}`);
+      return there.map((target, index) => {
         // Takes every n-th of the remaining connections; the last target takes all that remain.
-        const left = targets.length - index;
+        const left = there.length - index;
         const turn = left > 1 ? ` -m statistic --mode nth --every ${left} --packet 0` : "";
-        return `${match}${turn} -j DNAT --to-destination ${ip}:${port}`;
+        return `${match}${turn} -j DNAT --to-destination ${target}`;
       });
     },
   );
 }
 
 /** Input for iptables-restore that replaces the chain's rules; without rules it removes the chain. */
-export function portChanges(nat: readonly string[], chain: string, rules: string[]): string {
+export function portChanges(
+  nat: readonly string[],
+  chain: string,
+  rules: string[],
+  family: Family = 4,
+): string {
   const jumps = nat.filter((line) => line.endsWith(` -j ${chain}`));
   const known = nat.some((line) => line.startsWith(`:${chain} `));
   if (rules.length === 0 && !known) return "";
+  const elsewhere = family === 6 ? `! -d ${LOOPBACK6} ` : "";
   const changes = rules.length > 0
     ? [
       // Naming the chain creates or empties it.
       `:${chain} - [0:0]`,
       ...rules,
       ...HOOKS.filter((hook) => !jumps.some((line) => line.startsWith(`-A ${hook} `)))
-        .map((hook) => `-A ${hook} -m addrtype --dst-type LOCAL -j ${chain}`),
+        .map((hook) => `-A ${hook} ${elsewhere}-m addrtype --dst-type LOCAL -j ${chain}`),
     ]
     : [...jumps.map((line) => line.replace(/^-A/, "-D")), `-F ${chain}`, `-X ${chain}`];
   return ["*nat", ...changes, "COMMIT", ""].join("\n");
@@ -53,6 +70,8 @@ export function portChanges(nat: readonly string[], chain: string, rules: string
 export class PortRules {
   /** At most 28 characters. */
   readonly chain: string;
+  /** Whether the chain of IPv6 has rules; undefined: an earlier server may have left some. */
+  #six: boolean | undefined;
 
   constructor(chain: string) {
     this.chain = chain;
@@ -60,10 +79,17 @@ export class PortRules {
 
   /** Leads exactly these ports to their targets. Call it once at a time. */
   async set(ports: readonly PortTargets[]): Promise<void> {
-    const { stdout } = await run("iptables-save", ["-t", "nat"]);
-    const nat = parseTables(stdout).get("nat") ?? [];
-    const input = portChanges(nat, this.chain, portRules(this.chain, ports));
-    if (input === "") return;
-    await runOk("Cannot publish ports", "iptables-restore", ["-w", "--noflush"], { stdin: input });
+    await this.#write(4, portRules(this.chain, ports));
+    const six = portRules(this.chain, ports, 6);
+    if (six.length === 0 && this.#six === false) return;
+    this.#six = undefined;
+    await this.#write(6, six);
+    this.#six = six.length > 0;
+  }
+
+  async #write(family: Family, rules: string[]): Promise<void> {
+    const nat = (await readTables(family, { table: "nat" })).get("nat") ?? [];
+    const input = portChanges(nat, this.chain, rules, family);
+    await applyRules(family, input, "Cannot publish ports");
   }
 }

@@ -4,11 +4,15 @@
  */
 import { SvcError } from "../base/errors.ts";
 import { gatewayOf } from "../runtime/bridge_rules.ts";
-import { bridgeNetwork } from "../runtime/network.ts";
+import { bridgeNetwork, isBridgeOf } from "../runtime/network.ts";
+import { parseAddress6 } from "../base/address6.ts";
+import { inSubnet6, parseSubnet6 } from "../runtime/subnets6.ts";
 import { splitHost } from "./hosts.ts";
 import type { Route } from "./route.ts";
 
-type Interface = Pick<Deno.NetworkInterfaceInfo, "name" | "address">;
+type Interface =
+  & Pick<Deno.NetworkInterfaceInfo, "name" | "address">
+  & Partial<Pick<Deno.NetworkInterfaceInfo, "cidr">>;
 
 /** Throws `denied`. */
 export type RefusePeer = (route: Route, remote: string) => void;
@@ -22,7 +26,16 @@ export function refuseOwnNetworks(
   base: string,
   interfaces: () => Interface[] = Deno.networkInterfaces,
 ): RefusePeer {
+  const isOwn6 = (number: bigint) =>
+    interfaces().some(({ name, address, cidr = "" }) => {
+      const subnet = isBridgeOf(base, name) ? parseSubnet6(cidr) : undefined;
+      // Link-local addresses are the same on every interface, and the firewall drops those of the bridges.
+      return subnet && !address.startsWith("fe80:") && parseAddress6(address) !== number &&
+        inSubnet6(subnet, number);
+    });
   const isOwn = (address: string) => {
+    const number = parseAddress6(address);
+    if (number !== undefined) return isOwn6(number);
     if (!address.startsWith(`${base}.`)) return false;
     const network = bridgeNetwork(base, Number(address.split(".")[2]));
     const gateway = gatewayOf(network);

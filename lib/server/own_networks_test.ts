@@ -51,3 +51,18 @@ Deno.test("everybody else is not: the host itself, and networks that only have s
     ]
   ) refuse(deploy, remote);
 });
+
+Deno.test("what comes out of an own network by IPv6 is refused too; others, and the host itself, are not", () => {
+  const six = refuseOwnNetworks("10.4", () => [
+    { name: "svc1", address: "fd00::1", cidr: "fd00::1/64" },
+    { name: "svc1", address: "fe80::1", cidr: "fe80::1/64" },
+    { name: "svc-10-5-1", address: "fd01::1", cidr: "fd01::1/64" },
+    { name: "eth0", address: "fd02::1", cidr: "fd02::1/64" },
+  ]);
+  assert.throws(() => six(deploy, "[fd00::7]:4000"), { code: "denied" });
+  assert.throws(() => six(deploy, "[fd00:0::7]:4000"), { code: "denied" });
+  six(row("GET", "/v2/"), "[fd00::7]:4000");
+  for (const other of ["fd00::1", "fd00:0:0:1::7", "fd01::7", "fd02::7", "::1", "fe80::7"]) {
+    six(deploy, `[${other}]:4000`);
+  }
+});

@@ -7,6 +7,7 @@ import { close } from "./fd.ts";
 import { check, errno, libc } from "./libc.ts";
 
 const AF_INET = 2;
+const AF_INET6 = 10;
 const AF_NETLINK = 16;
 const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
 const NETLINK_NETFILTER = 12;
@@ -42,18 +43,24 @@ function number32(value: number): Uint8Array {
   return bytes;
 }
 
-/** The message that removes UDP flows whose answers come from that port, and from that address where given. */
+/**
+ * The message that removes UDP flows of the family whose answers come from that port, and with IPv4 from that address
+ * where given. For IPv6 the kernel's filter takes every address but the given one (ctnetlink_filter_match_tuple), so
+ * that flows from that port of any address are removed: those that are right are found again by the rules.
+ */
 export function forgetMessage(
   { ip, port }: { ip?: string; port: number },
+  family: 4 | 6 = ip?.includes(":") ? 6 : 4,
 ): Uint8Array<ArrayBuffer> {
-  const compare = COMPARE.protocol | COMPARE.sourcePort | (ip ? COMPARE.source : 0);
+  const four = family === 4 && ip;
+  const compare = COMPARE.protocol | COMPARE.sourcePort | (four ? COMPARE.source : 0);
   const address = new Uint8Array(ip?.split(".").map(Number) ?? []);
   const parts = [
     // Version 1: the filter compares the address family too.
-    new Uint8Array([AF_INET, 1, 0, 0]),
+    new Uint8Array([family === 6 ? AF_INET6 : AF_INET, 1, 0, 0]),
     attribute(
       CTA.reply | NESTED,
-      ...(ip ? [attribute(CTA.ip | NESTED, attribute(1, address))] : []),
+      ...(four ? [attribute(CTA.ip | NESTED, attribute(1, address))] : []),
       attribute(
         CTA.proto | NESTED,
         attribute(1, new Uint8Array([IPPROTO_UDP])),
@@ -83,14 +90,18 @@ export function forgetUdpFlows(answers: { ip?: string; port: number }): void {
   const { socket, send, recv } = libc();
   const fd = check(socket(AF_NETLINK, SOCK_RAW_CLOEXEC, NETLINK_NETFILTER), errno[0], "socket");
   try {
-    const message = forgetMessage(answers);
-    check(send(fd, message, BigInt(message.length), 0), errno[0], "send");
-    const answer = new Uint8Array(4096);
-    check(recv(fd, answer, BigInt(answer.length), 0), errno[0], "recv");
-    const view = new DataView(answer.buffer);
-    // An acknowledgement is an error message with the number 0. ENOENT: there was no such flow.
-    const failed = view.getUint16(4, true) === NLMSG_ERROR ? -view.getInt32(16, true) : 0;
-    if (failed !== 0 && failed !== ENOENT) check(-1, failed, "forget UDP flows");
+    const messages = answers.ip
+      ? [forgetMessage(answers)]
+      : [forgetMessage(answers, 4), forgetMessage(answers, 6)];
+    for (const message of messages) {
+      check(send(fd, message, BigInt(message.length), 0), errno[0], "send");
+      const answer = new Uint8Array(4096);
+      check(recv(fd, answer, BigInt(answer.length), 0), errno[0], "recv");
+      const view = new DataView(answer.buffer);
+      // An acknowledgement is an error message with the number 0. ENOENT: there was no such flow.
+      const failed = view.getUint16(4, true) === NLMSG_ERROR ? -view.getInt32(16, true) : 0;
+      if (failed !== 0 && failed !== ENOENT) check(-1, failed, "forget UDP flows");
+    }
   } finally {
     close(fd);
   }

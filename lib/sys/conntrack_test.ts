@@ -13,3 +13,9 @@ Deno.test("conntrack: the message to forget flows, as the kernel's header has it
   );
   assert.match(hex(forgetMessage({ port: 53 })), /^380000000201.*0c0019800800020018000000$/);
 });
+
+Deno.test("conntrack: flows of IPv6 are told by the family and the port alone", () => {
+  const message = forgetMessage({ ip: "fd00::2", port: 53 });
+  assert.deepEqual(message, forgetMessage({ port: 53 }, 6));
+  assert.match(hex(message), /^380000000201.{20}0a010000.*0c0019800800020018000000$/);
+});

@@ -1,18 +1,7 @@
-/** Faults around the bare backend: no address left, a plugin that fails half way, an image that goes, a crowd. */
-import assert from "node:assert/strict";
-import { join } from "node:path";
-import type { DeployBackend } from "../../lib/deploy/backend.ts";
-import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
-import { bridgeNetwork } from "../../lib/runtime/network.ts";
+/** Faults around the bare backend. */
 import { requireTools } from "../e2e/harness.ts";
 import { bareFixture, openBare } from "./bare_fixture.ts";
-import { eventually, quickSpec } from "./deploy_tools.ts";
-
-/** How many are deployed at once; the soak test has more. */
-const CROWD = Number(Deno.env.get("SVC_TEST_CROWD") ?? 20);
-
-const names = async (folder: string) =>
-  (await Array.fromAsync(Deno.readDir(folder)).catch(() => [])).map(({ name }) => name);
+import { hostFaults } from "./host_faults.ts";
 
 Deno.test({
   name: "bare backend among faults",
@@ -21,115 +10,6 @@ Deno.test({
   sanitizeResources: false,
   fn: async (t) => {
     await using fixture = await bareFixture();
-    const { dataDir, subnetBase, image } = fixture;
-    const network = bridgeNetwork(subnetBase, 0);
-    const leases = join(dataDir, "run/leases", network.name);
-    const addresses = async () => (await names(leases)).filter((name) => /^\d/.test(name));
-    /** What is left of containers; the address of the one that is made ahead does not count. */
-    const left = async () => ({
-      instances: await names(join(dataDir, "bare/instances")),
-      records: await names(join(dataDir, "bare/deployments")),
-      namespaces: await names(join(dataDir, "bare/netns")),
-    });
-    const NOTHING = { instances: [], records: [], namespaces: [] };
-    const plugins = join(dataDir, "plugins");
-    const failing = join(dataDir, "failing");
-    await Deno.mkdir(plugins);
-    const installed = new CniPlugins(cniDirs());
-    for (const name of ["bridge", "host-local", "loopback", "firewall", "portmap"]) {
-      const path = await installed.find(name);
-      // The bridge's does all its work, and fails then.
-      const half = `#!/bin/sh
-if [ -e ${failing} ] && [ "$CNI_COMMAND" = ADD ]; then
-  ${path} >/dev/null && echo '{"code": 100, "msg": "the half of it"}'; exit 1
-fi
-exec ${path}
-`;
-      if (name === "bridge") await Deno.writeTextFile(join(plugins, name), half, { mode: 0o755 });
-      else await Deno.symlink(path, join(plugins, name));
-    }
-    const backend: DeployBackend = await openBare(fixture, { cniBinDir: plugins, startMs: 60_000 });
-    try {
-      await t.step("a plugin that fails half way leaves nothing", async () => {
-        await Deno.writeTextFile(failing, "");
-        await assert.rejects(backend.apply(quickSpec("half", image)), {
-          message: /the half of it/,
-        });
-        assert.deepEqual(await left(), NOTHING);
-        assert.deepEqual(await addresses(), []);
-        assert.deepEqual(await names(`/sys/class/net/${network.bridge}/brif`), []);
-        await Deno.remove(failing);
-        await backend.apply(quickSpec("half", image));
-        assert.equal(await backend.delete("half"), true);
-      });
-
-      await t.step("a full subnet is told; the next one has an address again", async () => {
-        const taken = Array.from({ length: 253 }, (_, i) => `${subnetBase}.0.${i + 2}`);
-        const free = new Set(await addresses());
-        for (const address of taken.filter((one) => !free.has(one))) {
-          await Deno.writeTextFile(join(leases, address), "somebody\r\neth0");
-        }
-        // One may have been made ahead; a second one finds none.
-        const both = quickSpec("full", image, { replicas: 2 });
-        await assert.rejects(backend.apply(both), {
-          code: "conflict",
-          message: new RegExp(`all addresses of ${subnetBase}\\.0\\.0/24 are in use`),
-        });
-        assert.deepEqual(await left(), NOTHING);
-        for (const address of taken) {
-          const text = await Deno.readTextFile(join(leases, address)).catch(() => "");
-          if (text.startsWith("somebody")) await Deno.remove(join(leases, address));
-        }
-        await backend.apply(both);
-        assert.equal(await backend.delete("full"), true);
-      });
-
-      await t.step("an image that is removed takes nothing from who runs it", async () => {
-        await backend.apply(quickSpec("kept", image));
-        const layout = join(dataDir, "layout");
-        await Deno.rename(layout, `${layout}.away`);
-        try {
-          await backend.power("kept", "restart");
-          const { instances: [{ pid }] } = (await backend.status("kept"))!;
-          Deno.kill(pid!, "SIGKILL");
-          await eventually("back", async () => {
-            const { instances: [one] } = (await backend.status("kept"))!;
-            return one.pid !== undefined && one.pid !== pid;
-          });
-          await assert.rejects(backend.apply(quickSpec("kept", image, { env: { NEW: "1" } })));
-          assert.equal((await backend.status("kept"))!.state, "running", "it goes on");
-        } finally {
-          await Deno.rename(`${layout}.away`, layout);
-        }
-        assert.equal(await backend.delete("kept"), true);
-      });
-
-      await t.step(`${CROWD} at once, and gone at once`, async () => {
-        const crowd = Array.from({ length: CROWD }, (_, i) => `crowd-${i}`);
-        await Promise.all(
-          crowd.map((name) => backend.apply(quickSpec(name, image, { ports: [8080] }))),
-        );
-        const all = (await backend.list()).filter(({ name }) => crowd.includes(name));
-        assert.ok(all.length === CROWD && all.every(({ state }) => state === "running"));
-        const distinct = (values: unknown[]) => new Set(values).size;
-        assert.equal(distinct(all.map(({ instances: [{ ip }] }) => ip)), CROWD);
-        assert.equal(distinct(all.map(({ ports: [{ host }] }) => host)), CROWD);
-        for (const { ports: [{ host }] } of [all[0], all[CROWD - 1]]) {
-          await eventually(
-            "an answer",
-            () =>
-              fetch(`http://127.0.0.1:${host}/`).then(
-                async (answer) => await answer.text() === "hello from busybox\n",
-                () => false,
-              ),
-          );
-        }
-        await Promise.all(crowd.map((name) => backend.delete(name)));
-        assert.deepEqual(await left(), NOTHING);
-      });
-    } finally {
-      await backend[Symbol.asyncDispose]();
-    }
-    assert.deepEqual(await addresses(), [], "all addresses come back");
+    await hostFaults(t, fixture, (settings) => openBare(fixture, settings));
   },
 });

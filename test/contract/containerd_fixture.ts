@@ -1,6 +1,9 @@
 /** The containerd backend on a daemon of its own, for the contract. */
 import { join } from "node:path";
-import { createContainerdBackend } from "../../backends/deploy/containerd/open.ts";
+import {
+  type ContainerdConfig,
+  createContainerdBackend,
+} from "../../backends/deploy/containerd/open.ts";
 import { silent } from "../../lib/base/log.ts";
 import { ContainerdClient } from "../../lib/containerd/client.ts";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
@@ -10,8 +13,9 @@ import {
   type ContainerdPeer,
   startContainerd,
 } from "../peers/containerd.ts";
+import { layoutImages } from "../peers/layout_images.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
-import { type Host, hostPlace } from "./host_fixture.ts";
+import { type Host, hostConfig, hostPlace } from "./host_fixture.ts";
 
 export interface ContainerdFixture extends DeployFixture, Host {
   daemon: ContainerdPeer;
@@ -19,6 +23,7 @@ export interface ContainerdFixture extends DeployFixture, Host {
   folder: string;
   /** As svc's own client sees it. */
   client: ContainerdClient;
+  place: ContainerdPlace;
   /** Another server on the same daemon and namespace. */
   other(): Promise<{ backend: DeployBackend } & AsyncDisposable>;
 }
@@ -31,6 +36,32 @@ export interface ContainerdFixtureOptions extends ContainerdOptions {
   snapshotter?: "overlayfs" | "native";
 }
 
+/** Where a backend is opened, as another process can be told. */
+export interface ContainerdPlace extends Pick<Host, "dataDir" | "subnetBase"> {
+  address: string;
+  snapshotter: "overlayfs" | "native";
+}
+
+/** `settings`: unlike the contract's. */
+export function openContainerd(
+  { dataDir, subnetBase, address, snapshotter }: ContainerdPlace,
+  settings: Partial<ContainerdConfig> = {},
+): Promise<DeployBackend> {
+  return createContainerdBackend({
+    dataDir,
+    runDir: join(dataDir, "run"),
+    config: {
+      ...hostConfig({ dataDir, subnetBase }),
+      ...{ address, snapshotter, namespace: NAMESPACE, logLimit: LOG_LIMIT, runtime: "runc" },
+      allowPrivileged: [],
+      ...settings,
+    },
+    images: layoutImages(join(dataDir, "layout")),
+    unpack: (target, image, { signal }) => unpackImage(target, image, { signal }),
+    log: silent,
+  });
+}
+
 export async function containerdFixture(
   { snapshotter = "overlayfs", ...options }: ContainerdFixtureOptions = {},
 ): Promise<ContainerdFixture> {
@@ -39,23 +70,11 @@ export async function containerdFixture(
   cleanup.defer(() => Deno.remove(folder, { recursive: true }));
   const daemon = cleanup.use(await startContainerd(folder, options));
   const place = cleanup.use(await hostPlace("containerd"));
-  const open = ({ dataDir, config, images }: typeof place, permitted: readonly string[]) =>
-    createContainerdBackend({
-      dataDir,
-      runDir: join(dataDir, "run"),
-      config: {
-        ...config,
-        address: daemon.address,
-        namespace: NAMESPACE,
-        snapshotter,
-        logLimit: LOG_LIMIT,
-        runtime: "runc",
-        allowPrivileged: permitted,
-      },
-      images,
-      unpack: (target, image, { signal }) => unpackImage(target, image, { signal }),
-      log: silent,
-    });
+  const at = (dataDir: string, subnetBase: string) => {
+    const { address } = daemon;
+    return { dataDir, subnetBase, address, snapshotter };
+  };
+  const own = at(place.dataDir, place.subnetBase);
   const client = cleanup.use(
     new ContainerdClient({ address: daemon.address, namespace: NAMESPACE }),
   );
@@ -65,10 +84,11 @@ export async function containerdFixture(
     daemon,
     folder,
     client,
-    open: (permitted) => open(place, permitted),
+    place: own,
+    open: (allowPrivileged) => openContainerd(own, { allowPrivileged }),
     async other() {
       const there = await hostPlace("containerd");
-      const backend = await open(there, []);
+      const backend = await openContainerd(at(there.dataDir, there.subnetBase));
       return {
         backend,
         async [Symbol.asyncDispose]() {

@@ -6,7 +6,6 @@ import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { freeSubnetBase } from "../e2e/harness.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { removeServerData } from "../peers/cleanup.ts";
-import { layoutImages } from "../peers/layout_images.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 
@@ -37,8 +36,6 @@ export async function hostPlace(name: string) {
   return {
     ...{ engine: name, image: "base", dataDir, allowed, subnetBase },
     userBridges: [1, 2].map((index) => bridgeNetwork(subnetBase, index).bridge),
-    images: layoutImages(layout),
-    config: hostConfig({ dataDir, subnetBase }),
     async [Symbol.asyncDispose]() {
       await removeServerData(dataDir);
       for (const index of [0, 1, 2, 77]) {

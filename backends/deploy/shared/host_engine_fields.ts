@@ -11,10 +11,6 @@ import {
   told,
 } from "./fields.ts";
 
-const IPV4 = told(
-  "networks of this host have IPv4 alone: with IPv6 the whole host would forward it",
-);
-
 /** `backend`: its name in reasons. */
 export const hostEngineFields = (backend: string): FieldRules => ({
   ...hostFields(backend, "the host", ["proxy", "transparent"]),
@@ -36,7 +32,7 @@ export const hostEngineFields = (backend: string): FieldRules => ({
     driverOpts: told("volumes are folders of the host here, and need no options"),
   },
   networks: {
-    ...honoured("name", "default", "internal", "labels", "priority"),
+    ...honoured("name", "default", "internal", "enableIPv6", "labels", "priority"),
     driver: among(backend, "bridge", "default"),
     driverOpts: told(`bridges of the ${backend} backend take no options`),
     aliases: {
@@ -48,8 +44,9 @@ export const hostEngineFields = (backend: string): FieldRules => ({
     },
     ip: single("an address of the network's /24, "),
     subnet: {
-      only: "a /24 of SVC_CNI_SUBNET_BASE that is free",
-      check: (subnet) => /\.0\/24$/.test(subnet) ? undefined : `${subnet} is no /24`,
+      only: "a /24 of SVC_CNI_SUBNET_BASE that is free, or with enableIPv6 one of IPv6",
+      check: (subnet) =>
+        subnet.includes(":") || /\.0\/24$/.test(subnet) ? undefined : `${subnet} is no /24`,
     },
     gateway: told("the gateway is the first address of the network's /24"),
     ipRange: told("addresses are given out of the whole /24"),
@@ -58,8 +55,7 @@ export const hostEngineFields = (backend: string): FieldRules => ({
       check: (attachable) =>
         attachable ? undefined : "any deployment of this server may name the network",
     },
-    enableIPv6: IPV4,
-    ipv6: IPV4,
+    ipv6: single("an address of the network's IPv6 subnet, "),
     mac: single(),
   },
   healthcheck: honoured("test", "interval", "timeout", "startPeriod", "startInterval", "retries"),

@@ -21,7 +21,7 @@ import { choosePorts, requireFree } from "./host_ports.ts";
 import type { Instance } from "./instance.ts";
 import type { Revision } from "./instance_parts.ts";
 import { removeLeft } from "./leftovers.ts";
-import { canPublish, fixedAddresses, type NetworkTable } from "./networks.ts";
+import { canPublish, fixedAddresses, type NetworkTable, publishesIPv6 } from "./networks.ts";
 import type { InstanceRecord } from "./record.ts";
 import { RollOut } from "./roll_out.ts";
 import type { Spares } from "./spares.ts";
@@ -45,6 +45,8 @@ export interface ApplierOptions {
   takeOverMs?: number;
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
+  /** True where the server itself listens at that published port. */
+  holdsPort?: (port: number) => boolean;
 }
 
 export interface ApplyOptions {
@@ -116,7 +118,9 @@ export class Applier {
   ): Promise<void> {
     const idle = deployment.ready.filter((instance) => !instance.running);
     await this.#options.deployments.reserve(deployment.name, async (taken) => {
-      if (deployment.record.stopped) await requireFree(deployment.ports, taken);
+      if (deployment.record.stopped) {
+        await requireFree(deployment.ports, taken, this.#options.holdsPort);
+      }
       deployment.want(true);
     });
     await deployment.save();
@@ -155,7 +159,7 @@ export class Applier {
       // Several instances cannot have one address: that is told by the list of fields.
       const wanted = spec.replicas === 1
         ? spec.networks
-        : spec.networks.map(({ ip: _ip, mac: _mac, ...network }) => network);
+        : spec.networks.map(({ ip: _ip, ipv6: _ipv6, mac: _mac, ...network }) => network);
       const choice = await networks.choose(wanted, {
         ...deployments.choices(spec.name),
         ...(walled && { walled: spec.name }),
@@ -168,8 +172,19 @@ export class Applier {
         refuseIfStrict(spec, warnings);
       }
       const before = deployment.ports;
-      const ports = publishes ? await choosePorts(spec.ports, { before, taken }) : [];
-      await requireFree(ports, taken);
+      const six = publishesIPv6(choice);
+      const everywhere = six ? "::" : "0.0.0.0";
+      const some = spec.ports.filter(({ hostIP = "" }) =>
+        six || !hostIP.includes(":") || ["::", "::1"].includes(hostIP)
+      );
+      if (publishes && some.length < spec.ports.length) {
+        warnings.push(
+          "ports: nothing is published at IPv6 addresses; give the deployment's network enableIPv6",
+        );
+        refuseIfStrict(spec, warnings);
+      }
+      const ports = publishes ? await choosePorts(some, { before, taken, everywhere }) : [];
+      await requireFree(ports, taken, this.#options.holdsPort);
       const replicas = Array.from({ length: spec.replicas }, (_, replica) => replica)
         .filter((replica) => !kept.some((one) => one.made.replica === replica));
       const spare = await spares.take(choice);

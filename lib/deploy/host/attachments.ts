@@ -43,7 +43,7 @@ export class Attachments {
     await ensureDir(this.#folders.netns, 0o700);
     const networks = choice.networks.map(({ network }) => network);
     const place = this.#endpoint(instance, "");
-    const addresses = choice.networks.map(({ ip, mac }) => ({ ip, mac }));
+    const addresses = choice.networks.map(({ ip, ip6, mac }) => ({ ip, ip6, mac }));
     const made = await makeEndpoint(this.#bridges, place, networks, { ready, addresses, signal });
     return made.map((attached, index) => ({
       ...attached,
@@ -53,13 +53,10 @@ export class Attachments {
 
   /** Brings the host's rules up to date for prepared attachments: the rules may have changed since. */
   async admit(
-    instance: AttachedInstance,
     networks: readonly NetworkAttachment[],
     signal?: AbortSignal,
   ): Promise<void> {
-    for (const { network, ifname, result } of networks) {
-      await this.#bridges.admit(network, this.#endpoint(instance, ifname), result, signal);
-    }
+    for (const { network } of networks) await this.#bridges.admit(network, signal);
   }
 
   /** Removes rules, addresses and namespace. Idempotent, also for half-made ones. */

@@ -10,7 +10,7 @@ import { InstanceEvents } from "../instance_events.ts";
 import { mergeLogs } from "./log_file.ts";
 import type { FieldRules } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
-import type { BridgeDriver } from "../../runtime/network.ts";
+import type { BridgeDriver, BridgeNetwork } from "../../runtime/network.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
@@ -22,6 +22,7 @@ import { dialInTurn } from "../../wire/dial.ts";
 import { sweepRoots } from "./files/instance_root.ts";
 import type { Instance } from "./instance.ts";
 import type { InstanceParts } from "./instance_parts.ts";
+import { sweepGoneServers } from "./gone_servers.ts";
 import { Leftovers } from "./leftovers.ts";
 import { requireFreeAliases } from "./names.ts";
 import { networkUsers } from "./managed.ts";
@@ -115,6 +116,7 @@ class HostBackend implements DeployBackend {
       deployments: this.#deployments,
       allowPrivileged,
       takeOverMs: config.takeOverMs,
+      holdsPort: (port) => this.#ports.holds(port),
       fields,
     });
     const abilities = hostAbilities({
@@ -166,10 +168,19 @@ class HostBackend implements DeployBackend {
     const taken = this.#deployments.instances.flatMap(({ made }) => made.endpoint ?? []);
     await this.#spares.sweep(new Set(taken));
     await this.#pruneNetworks();
+    await this.#sweepGone();
     if (records.length === 0) return;
     await this.#changed(async () => {
       await Promise.all(this.#deployments.all.map((deployment) => deployment.unmap()));
     });
+  }
+
+  async #sweepGone(): Promise<void> {
+    const { paths, config, log } = this.#options;
+    const removeNetwork = (network: BridgeNetwork) => this.#bridges.removeNetwork(network);
+    await sweepGoneServers({ paths, base: config.cniSubnetBase, removeNetwork }).catch((error) =>
+      log.warn("what servers have left whose data is gone was not removed", { error })
+    );
   }
 
   #deployment(record: DeploymentRecord): Deployment {
@@ -384,6 +395,7 @@ class HostBackend implements DeployBackend {
     this.#leftovers.stop();
     await Promise.all(this.#deployments.all.map((deployment) => deployment.release()));
     this.#events.end();
+    this.#ports.stop();
     this.#options.engine.close();
     await this.#spares.stop();
     await this.#wayOut.stop();

@@ -25,16 +25,20 @@ async function put(file: Deno.FsFile, part: Uint8Array, at: number): Promise<voi
   for (let done = 0; done < part.length;) done += await file.write(part.subarray(done));
 }
 
-/** Changes a hosts file in place; containers may read it meanwhile. */
-async function amend(path: string, text: string): Promise<void> {
+/** Milliseconds after which nobody reads a line any more that has become a comment. */
+const READ_BY_THEN = 1000;
+
+/** Changes a hosts file in place; containers may read it meanwhile. True: it has comments to be cleared later. */
+async function amend(path: string, text: string): Promise<boolean> {
   const { size } = await Deno.stat(path);
   if (size > MOST_BYTES) return await overwrite(path, text);
   // Our own: the bundle's file, which the container's mount keeps from being replaced.
   const pieces = amendedHosts(await Deno.readTextFile(path), text);
   if (!pieces) return await overwrite(path, text);
-  if (pieces.length === 0) return;
+  if (pieces.length === 0) return false;
   using file = await Deno.open(path, { write: true });
   for (const piece of pieces) await put(file, new TextEncoder().encode(piece.text), piece.at);
+  return pieces.some((piece) => piece.text === "#");
 }
 
 /**
@@ -42,7 +46,7 @@ async function amend(path: string, text: string): Promise<void> {
  * the text is written, and cover the rest of a longer text. A reader of a file that is truncated would see zero
  * bytes, and of one that grows half a line.
  */
-async function overwrite(path: string, text: string): Promise<void> {
+async function overwrite(path: string, text: string): Promise<false> {
   using file = await Deno.open(path, { write: true });
   let { size } = await file.stat();
   if (size > MOST_BYTES) await file.truncate(size = 0);
@@ -51,6 +55,7 @@ async function overwrite(path: string, text: string): Promise<void> {
   if (whole.length > size) await put(file, whole.subarray(size), size);
   whole.set(bytes);
   await put(file, whole, 0);
+  return false;
 }
 
 export class ContainerFiles {
@@ -84,7 +89,7 @@ export class ContainerFiles {
     if (written[file] === text) return;
     try {
       const change = file === "hosts" && instance.running ? amend : overwrite;
-      await change(join(instance.bundle, file), text);
+      if (await change(join(instance.bundle, file), text)) this.#clearLater(instance);
       written[file] = text;
       this.#written.set(instance, written);
     } catch (error) {
@@ -93,6 +98,16 @@ export class ContainerFiles {
       this.#log.warn(`a ${file} file was not written`, { instance: instance.id, error });
     }
   }
+
+  #clearLater(instance: FiledInstance): void {
+    const clear = async () => {
+      const text = this.#written.get(instance)?.hosts;
+      if (text && instance.running) await amend(join(instance.bundle, "hosts"), text);
+    };
+    // It may have been removed meanwhile; else the next change clears it.
+    const timer = setTimeout(() => void this.#lock.run(clear).catch(() => {}), READ_BY_THEN);
+    Deno.unrefTimer(timer as unknown as number);
+  }
 }
 
 function hosts(instance: FiledInstance, all: readonly FiledInstance[]): string {
@@ -100,6 +115,7 @@ function hosts(instance: FiledInstance, all: readonly FiledInstance[]): string {
   return hostsFile({
     hostname: made.hostname,
     ip: networks[0]?.ip,
+    ip6: networks[0]?.ip6,
     gateway: networks[0]?.gateway,
     extra: spec.extraHosts,
     peers: networks.flatMap(({ network }) =>

@@ -4,11 +4,12 @@ export interface HostsOptions {
   hostname: string;
   /** The container's own address; absent on host and none networks. */
   ip?: string;
+  ip6?: string;
   /** `extraHosts`; "host-gateway" as an address means the gateway. */
   extra?: Record<string, string>;
   gateway?: string;
   /** Other deployments on the same networks. */
-  peers?: { ip: string; names: string[] }[];
+  peers?: { ip: string; ip6?: string; names: string[] }[];
 }
 
 /** A qualified name together with its first label as a short name. */
@@ -26,12 +27,15 @@ export function hostsFile(options: HostsOptions): string {
     "ff02::1\tip6-allnodes",
     "ff02::2\tip6-allrouters",
     `${options.ip ?? "127.0.1.1"}\t${withShort(options.hostname)}`,
+    ...(options.ip6 ? [`${options.ip6}\t${withShort(options.hostname)}`] : []),
   ];
   for (const [name, address] of Object.entries(options.extra ?? {})) {
     const ip = address === "host-gateway" ? options.gateway ?? "127.0.0.1" : address;
     lines.push(`${ip}\t${name}`);
   }
-  for (const { ip, names } of options.peers ?? []) lines.push(`${ip}\t${names.join(" ")}`);
+  for (const { ip, ip6, names } of options.peers ?? []) {
+    for (const one of ip6 ? [ip, ip6] : [ip]) lines.push(`${one}\t${names.join(" ")}`);
+  }
   return lines.join("\n") + "\n";
 }
 

@@ -41,3 +41,12 @@ Deno.test("resolv.conf: the network's resolver is asked first, the host's while 
   assert.equal(resolvConf(host, { gateway, internal: true }), "nameserver 10.4.0.1\n");
   assert.equal(resolvConf(host, { gateway, servers: ["1.2.3.4"] }), "nameserver 1.2.3.4\n");
 });
+
+Deno.test("hosts: with IPv6 each name has two lines", () => {
+  const text = hostsFile({
+    ...{ hostname: "web-0", ip: "10.4.0.2", ip6: "fd00::2" },
+    peers: [{ ip: "10.4.0.3", ip6: "fd00::3", names: ["db", "db-0"] }],
+  });
+  assert.match(text, /10\.4\.0\.2\tweb-0\nfd00::2\tweb-0\n/);
+  assert.match(text, /10\.4\.0\.3\tdb db-0\nfd00::3\tdb db-0\n$/);
+});

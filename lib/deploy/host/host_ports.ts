@@ -6,6 +6,11 @@ import type { PublishedPort } from "../../api/deployment.ts";
 
 const ANY = new Set(["0.0.0.0", "::"]);
 
+/** What a port without an address has: "::" is every address of both families. */
+export type Everywhere = "0.0.0.0" | "::";
+
+const sameAddress = (a: string, b: string) => a === b || ANY.has(a) && ANY.has(b);
+
 /** True where both cannot be published at the same time. */
 export function collide(a: PublishedPort, b: PublishedPort): boolean {
   return a.host === b.host && a.protocol === b.protocol &&
@@ -52,10 +57,11 @@ async function probe(port: PublishedPort): Promise<number> {
   }
 }
 
-/** Throws `port_in_use` where a process of this host, or another deployment, has the port. */
+/** `holds`: this server itself listens there, for the deployment. Throws `port_in_use` where a process of this host, or another deployment, has the port. */
 export async function requireFree(
   ports: readonly PublishedPort[],
   taken: readonly { port: PublishedPort; by: string }[],
+  holds: (port: number) => boolean = () => false,
 ): Promise<void> {
   for (const [index, port] of ports.entries()) {
     const other = taken.find((entry) => collide(entry.port, port));
@@ -63,7 +69,7 @@ export async function requireFree(
     if (ports.slice(0, index).some((earlier) => collide(earlier, port))) {
       throw refusal(port, "it is published twice in the spec");
     }
-    if (port.protocol === "sctp") continue;
+    if (port.protocol === "sctp" || port.protocol === "tcp" && holds(port.host)) continue;
     try {
       await probe(port);
     } catch (error) {
@@ -114,6 +120,8 @@ async function openPort(
 export interface PortsSoFar {
   /** The deployment's own ports: an open port keeps its number across a replacement. */
   before?: readonly PublishedPort[];
+  /** The address of a port that names none; absent: every IPv4 address. */
+  everywhere?: Everywhere;
   /** Ports of other deployments. */
   taken?: readonly { port: PublishedPort }[];
 }
@@ -121,16 +129,17 @@ export interface PortsSoFar {
 /** Fills in ports that the spec leaves open: every address, and a free port where no number is given. */
 export async function choosePorts(
   ports: readonly PortSpec[],
-  { before = [], taken = [] }: PortsSoFar = {},
+  { before = [], taken = [], everywhere = "0.0.0.0" }: PortsSoFar = {},
 ): Promise<PublishedPort[]> {
   const chosen: PublishedPort[] = [];
-  for (const { host, container, protocol, hostIP = "0.0.0.0" } of ports) {
+  for (const { host, container, protocol, hostIP = everywhere } of ports) {
     const port = { hostIP, host: host ?? 0, container, protocol };
     if (!port.host) {
       const isTaken = (candidate: PublishedPort) =>
         [...chosen, ...taken.map((other) => other.port)].some((other) => collide(other, candidate));
       const kept = before.find((old) =>
-        old.container === container && old.protocol === protocol && old.hostIP === hostIP &&
+        old.container === container && old.protocol === protocol &&
+        sameAddress(old.hostIP, hostIP) &&
         !chosen.some((other) => collide(other, { ...port, host: old.host }))
       );
       try {

@@ -1,6 +1,7 @@
 /**
  * Changes of a hosts file whose readers see whole lines only, however slowly they read: no byte of a line that
- * stays is written. New lines are appended, and a line that goes becomes a comment by its first byte.
+ * stays is written. New lines are appended, and a line that goes becomes a comment by its first byte. Comments of
+ * earlier changes become empty lines: whoever began to read one of them reads a comment.
  */
 
 export interface Piece {
@@ -33,7 +34,7 @@ export function amendedHosts(current: string, wanted: string): Piece[] | undefin
     else if (count === 1) missing.delete(line);
     else {
       dead += size;
-      if (line !== "" && !line.startsWith("#")) gone.push({ at, text: "#" });
+      if (line !== "") gone.push({ at, text: line.startsWith("#") ? "\n".repeat(size) : "#" });
     }
     at += size;
   }

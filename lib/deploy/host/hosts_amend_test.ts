@@ -21,7 +21,8 @@ Deno.test("hosts: what comes is appended, what goes becomes a comment, what stay
     at: 0,
     text: "#",
   }]);
-  assert.deepEqual(amendedHosts("a\n#b\n\n", "a\n"), []);
+  assert.deepEqual(amendedHosts("a\n#b\n\n", "a\n"), [{ at: 2, text: "\n\n\n" }]);
+  assert.deepEqual(amendedHosts("a\n\n\n\n", "a\n"), []);
   assert.deepEqual(amendedHosts("a\na\n", "a\n"), [{ at: 2, text: "#" }]);
   assert.equal(amendedHosts("half a line", "a\n"), undefined);
 });

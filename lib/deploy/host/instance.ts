@@ -156,7 +156,7 @@ export class Instance {
         ? Promise.resolve(namespace.resolve())
         : this.#attached.connect(namespace.resolve, signal);
       const outside = [
-        ahead ? attachments.admit(made, this.networks, signal) : undefined,
+        ahead ? attachments.admit(this.networks, signal) : undefined,
         network.then(() => this.#hooks.attached()),
       ];
       // Waited for at the end: until then a failure must not count as one that nobody handles.

@@ -1,6 +1,7 @@
 /** Volumes and networks of a host engine, as callers list, inspect and remove them. */
 import { SvcError } from "../../base/errors.ts";
 import type { BridgeNetwork } from "../../runtime/network.ts";
+import { gateway6Of } from "../../runtime/subnets6.ts";
 import type { ManagedAbility, NetworkStatus, VolumeStatus } from "../caps.ts";
 import type { Deployments } from "./deployments.ts";
 import { DEFAULT_NETWORK, type NetworkTable } from "./networks.ts";
@@ -73,18 +74,22 @@ export interface ManagedNetworksOptions {
 export function managedNetworks(
   { deployments, networks, pruneNetworks }: ManagedNetworksOptions,
 ): ManagedAbility<NetworkStatus> {
-  const status = (name: string, network: BridgeNetwork): NetworkStatus => ({
-    name,
-    driver: "bridge",
-    subnet: network.subnet,
-    gateway: network.subnet.replace(/0\/24$/, "1"),
-    internal: deployments.instances.some(({ made: { choice } }) =>
-      choice.kind === "bridges" &&
-      choice.networks.some((one) => one.network.bridge === network.bridge && one.network.internal)
-    ),
-    labels: labelsOf(deployments, name),
-    usedBy: networkUsers(deployments, name, network),
-  });
+  const status = (name: string, network: BridgeNetwork): NetworkStatus => {
+    const chosen = deployments.instances.flatMap(({ made: { choice } }) =>
+      choice.kind === "bridges" ? choice.networks : []
+    ).filter((one) => one.network.bridge === network.bridge);
+    const { subnet6 } = chosen.find((one) => one.network.subnet6)?.network ?? {};
+    return {
+      name,
+      driver: "bridge",
+      subnet: network.subnet,
+      gateway: network.subnet.replace(/0\/24$/, "1"),
+      ...(subnet6 && { subnet6, gateway6: gateway6Of(subnet6) }),
+      internal: chosen.some((one) => one.network.internal),
+      labels: labelsOf(deployments, name),
+      usedBy: networkUsers(deployments, name, network),
+    };
+  };
   const find = async (name: string) => (await networks.list()).get(name);
   return {
     list: async () => {

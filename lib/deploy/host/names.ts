@@ -10,7 +10,12 @@ export interface Named {
   id: string;
   deployment: string;
   made: { hostname?: string };
-  networks: readonly { network: { name: string }; ip: string; aliases: readonly string[] }[];
+  networks: readonly {
+    network: { name: string };
+    ip: string;
+    ip6?: string;
+    aliases: readonly string[];
+  }[];
   leaving: boolean;
   standing: Standing | undefined;
 }
@@ -24,6 +29,7 @@ export interface NamedInstance extends Named {
 export interface NamedAddress<Instance = NamedInstance> {
   instance: Instance;
   ip: string;
+  ip6?: string;
   /**
    * Names that lead to this address: the deployment's, the instance's own, its hostname, its aliases on the
    * network.
@@ -57,13 +63,14 @@ export function namesOn<Instance extends Named>(
   const owners = new Map<string, string>();
   for (const { instance: { id, deployment } } of there) owners.set(id, deployment);
   for (const { instance: { deployment } } of there) owners.set(deployment, deployment);
-  const named = there.map(({ instance, attachment: { ip, aliases } }) => {
+  const named = there.map(({ instance, attachment: { ip, ip6, aliases } }) => {
     const { deployment, id, standing } = instance;
     const place = STANDING.indexOf(standing);
     const names = new Set([deployment, id, ...hostnames(instance), ...aliases]);
     return {
       instance,
       ip,
+      ip6,
       rank: place < 0 ? STANDING.length : place,
       names: [...names].filter((name) =>
         // Records of older versions may hold names that a spec may no longer have.
@@ -76,11 +83,12 @@ export function namesOn<Instance extends Named>(
   for (const { rank, names } of named) {
     for (const name of names) best.set(name, Math.min(rank, best.get(name) ?? rank));
   }
-  return named.map(({ instance, ip, rank, names }) => {
+  return named.map(({ instance, ip, ip6, rank, names }) => {
     const leads = (name: string) => rank < STANDING.length && rank === best.get(name);
     return {
       instance,
       ip,
+      ...(ip6 && { ip6 }),
       names: names.filter(leads),
       away: names.filter((name) => !leads(name)),
     };

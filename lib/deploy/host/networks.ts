@@ -11,7 +11,9 @@ import {
   hasBridge,
 } from "../../runtime/network.ts";
 import { foreignRoute, hostRoutes } from "../../runtime/subnets.ts";
+import { ownSubnet6 } from "../../runtime/subnets6.ts";
 import { dirname } from "node:path";
+import { addressOn6, chooseSubnet6 } from "./networks6.ts";
 import type { NetworkChoice } from "./record.ts";
 
 /** The network of deployments that name none: svc0. */
@@ -139,11 +141,19 @@ export class NetworkTable {
     if (special) return { kind: special.name as "host" | "none" };
     const wanted: NetworkSpec[] = specs.length > 0 ? [...specs] : [{ name: DEFAULT_NETWORK }];
     const networks = await Promise.all(wanted.map(async (spec, at) => {
-      const { name, subnet } = spec;
-      const network = bridgeNetwork(this.base, await this.index(name, this.#indexOf(subnet)));
-      if (subnet && subnet !== network.subnet) {
-        warn(`networks[${at}].subnet: the network is ${network.subnet}; ${OWN_SUBNETS}`);
+      const { name, subnet = "" } = spec;
+      const index = await this.index(name, this.#indexOf(subnet));
+      const place = bridgeNetwork(this.base, index);
+      if (subnet && !subnet.includes(":") && subnet !== place.subnet) {
+        warn(`networks[${at}].subnet: the network is ${place.subnet}; ${OWN_SUBNETS}`);
       }
+      const subnet6 = await chooseSubnet6(spec, {
+        there: onBridge(users, place).flatMap(({ network }) => network.subnet6 ?? [])[0],
+        own: ownSubnet6(this.base, index),
+        bridge: place.bridge,
+        warn: (text) => warn(`networks[${at}].${text}`),
+      });
+      const network = { ...place, ...(subnet6 && { subnet6 }) };
       const addresses = addressesFor(spec, network, (text) => warn(`networks[${at}].${text}`));
       requireUnused(addresses, onBridge(others, network));
       const isInternal = spec.internal ?? onBridge(users, network).some(isInternalOne);
@@ -175,11 +185,16 @@ const MAC = /^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$/i;
 
 /** The addresses that the spec asks for and that can be had on the network. */
 function addressesFor(
-  { ip, mac }: NetworkSpec,
+  { ip, ipv6, mac }: NetworkSpec,
   network: BridgeNetwork,
   warn: (text: string) => void,
 ): Addresses {
   const found: Addresses = {};
+  if (ipv6) {
+    const { ip6, why } = addressOn6(ipv6, network.subnet6);
+    if (ip6) found.ip6 = ip6;
+    else warn(`ipv6: ${ipv6} ${why}`);
+  }
   if (ip) {
     const [first, last] = [network.subnet.replace(/0\/24$/, ""), Number(ip.split(".").at(-1))];
     // The first and the last are the network's, and the second is the host's.
@@ -193,14 +208,10 @@ function addressesFor(
   return found;
 }
 
-function requireUnused({ ip, mac }: Addresses, others: readonly Addresses[]): void {
-  for (
-    const [address, all] of [[ip, others.map((one) => one.ip)], [
-      mac,
-      others.map((one) => one.mac),
-    ]] as const
-  ) {
-    if (!address || !all.includes(address)) continue;
+function requireUnused(wanted: Addresses, others: readonly Addresses[]): void {
+  for (const kind of ["ip", "ip6", "mac"] as const) {
+    const address = wanted[kind];
+    if (!address || !others.some((one) => one[kind] === address)) continue;
     throw new SvcError("conflict", `Cannot attach at ${address}: another deployment has it`, {
       help: "choose another address, or leave it out",
     });
@@ -211,8 +222,8 @@ function requireUnused({ ip, mac }: Addresses, others: readonly Addresses[]): vo
 export const fixedAddresses = (choice: NetworkChoice): string[] =>
   choice.kind !== "bridges"
     ? []
-    : choice.networks.flatMap(({ network: { bridge }, ip, mac }) =>
-      [ip, mac].filter((address) => address).map((address) => `${bridge} ${address}`)
+    : choice.networks.flatMap(({ network: { bridge }, ip, ip6, mac }) =>
+      [ip, ip6, mac].filter((address) => address).map((address) => `${bridge} ${address}`)
     );
 
 /** What those choices say of the network. */
@@ -257,3 +268,8 @@ export function agreeOnInternal(choices: readonly NetworkChoice[]): void {
 /** True where published ports can be reached: internal networks publish none. */
 export const canPublish = (choice: NetworkChoice): boolean =>
   choice.kind === "bridges" && choice.networks.some(({ network }) => !network.internal);
+
+/** True where the network that publishes has IPv6: the first that leads out. */
+export const publishesIPv6 = (choice: NetworkChoice): boolean =>
+  choice.kind === "bridges" &&
+  choice.networks.find(({ network }) => !network.internal)?.network.subnet6 !== undefined;

@@ -34,7 +34,10 @@ export function hostParts(
 ): InstanceParts & { bridges: BridgeDriver; resolvers: Resolvers; volumes: NamedVolumes } {
   const { dns, pidsLimit, allowPrivileged } = config;
   const plugins = new CniPlugins(cniDirs(config.cniBinDir));
-  const bridges = new BridgeDriver(plugins, paths.leases, { resolver: dns });
+  const bridges = new BridgeDriver(plugins, paths.leases, {
+    resolver: dns,
+    tell: (text) => log.warn(text),
+  });
   const resolvers = new Resolvers({ enabled: dns, log, instances });
   const binds = new BindMounts(paths.binds, config.allowBindSources);
   const volumes = new NamedVolumes(paths.volumes);

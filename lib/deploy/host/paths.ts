@@ -24,6 +24,9 @@ export interface HostPaths {
   /** Below the run folder: a folder for each instance that it shares with its companion. */
   companions: string;
   leases: string;
+  /** Below the run folder: a note of each server of this host. */
+  servers: string;
+  dataDir: string;
   /** Chain of the nat table with the rules of published ports. */
   portChain: string;
 }
@@ -48,6 +51,8 @@ export function hostPaths(name: string, dataDir: string, runDir = "/run/svc"): H
     companions: join(runDir, own, "companions"),
     // Shared by all servers of this host: two servers may use one bridge.
     leases: join(runDir, "leases"),
+    servers: join(runDir, "servers"),
+    dataDir,
     portChain: `SVC-PORTS-${own}`,
   };
 }

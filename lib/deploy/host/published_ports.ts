@@ -3,6 +3,7 @@ import type { Logger } from "../../base/log.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { PortRules, type PortTargets } from "../../runtime/port_rules.ts";
 import { forgetUdpFlows } from "../../sys/conntrack.ts";
+import { LoopbackPorts } from "./loopback_ports.ts";
 import type { InstanceRecord, NetworkAttachment } from "./record.ts";
 import { best, type Standing } from "./standing.ts";
 
@@ -16,9 +17,9 @@ export interface PublishingInstance {
 export function portTargets(all: readonly PublishingInstance[]): PortTargets[] {
   const leading = all.flatMap((instance) => {
     // Nothing is published on internal networks.
-    const ip = instance.networks.find(({ network }) => !network.internal)?.ip;
+    const { ip, ip6 } = instance.networks.find(({ network }) => !network.internal) ?? {};
     if (!ip) return [];
-    return instance.made.ports.map((port) => ({ port, ip, standing: instance.standing }));
+    return instance.made.ports.map((port) => ({ port, ip, ip6, standing: instance.standing }));
   });
   const byPort = Map.groupBy(
     leading,
@@ -26,7 +27,11 @@ export function portTargets(all: readonly PublishingInstance[]): PortTargets[] {
   );
   return [...byPort.values()].flatMap((some) => {
     const [{ port: { hostIP, host: hostPort, protocol } }] = some;
-    const targets = best(some).map(({ port: { container: port }, ip }) => ({ ip, port }));
+    const targets = best(some).map(({ port: { container: port }, ip, ip6 }) => ({
+      ip,
+      ...(ip6 && { ip6 }),
+      port,
+    }));
     return targets.length > 0 ? [{ hostIP, hostPort, protocol, targets }] : [];
   });
 }
@@ -41,7 +46,13 @@ export function strayAnswers(
 ): { ip?: string; port: number }[] {
   const udp = (ports: readonly PortTargets[]) => ports.filter(({ protocol }) => protocol === "udp");
   const targets = (ports: readonly PortTargets[]) =>
-    new Map(udp(ports).flatMap((one) => one.targets.map((to) => [`${to.ip}:${to.port}`, to])));
+    new Map(
+      udp(ports).flatMap(({ targets }) => targets).flatMap(({ ip, ip6, port }) =>
+        [ip, ip6].flatMap((one): [string, { ip: string; port: number }][] =>
+          one ? [[`${one} ${port}`, { ip: one, port }]] : []
+        )
+      ),
+    );
   const known = new Set(udp(before).map(({ hostPort }) => hostPort));
   const now = targets(after);
   return [
@@ -53,6 +64,7 @@ export function strayAnswers(
 
 export class PublishedPorts {
   #rules: PortRules;
+  #loopback: LoopbackPorts;
   #instances: () => readonly PublishingInstance[];
   #log: Logger;
   #lock = new Mutex();
@@ -63,6 +75,7 @@ export class PublishedPorts {
   /** `chain`: a chain of the nat table that only this server uses. */
   constructor(chain: string, instances: () => readonly PublishingInstance[], log: Logger) {
     this.#rules = new PortRules(chain);
+    this.#loopback = new LoopbackPorts(log);
     this.#instances = instances;
     this.#log = log;
   }
@@ -75,10 +88,21 @@ export class PublishedPorts {
       if (this.#sure && JSON.stringify(ports) === JSON.stringify(before)) return;
       this.#sure = false;
       await this.#rules.set(ports);
+      this.#loopback.set(ports);
       this.#written = ports;
       this.#sure = true;
       this.#redirect(strayAnswers(before, ports));
     });
+  }
+
+  /** True where the server listens at the port itself. */
+  holds(port: number): boolean {
+    return this.#loopback.holds(port);
+  }
+
+  /** Ends what the server listens at; the rules stay. */
+  stop(): void {
+    this.#loopback.stop();
   }
 
   /** Forgets UDP flows that followed older rules, so that the new rules apply to them. */

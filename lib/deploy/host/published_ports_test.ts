@@ -51,4 +51,9 @@ Deno.test("UDP flows are led anew where their target has gone, or had none", () 
   assert.deepEqual(strayAnswers([dns(a)], [dns(b, a)]), []);
   assert.deepEqual(strayAnswers([dns(a, b)], [dns(b)]), [{ ip: a, port: 5353 }]);
   assert.deepEqual(strayAnswers([{ ...dns(a), protocol: "tcp" }], []), []);
+  const both = { ...dns(), targets: [{ ip: a, ip6: "fd00::2", port: 5353 }] };
+  assert.deepEqual(strayAnswers([both], [dns(b)]), [{ ip: a, port: 5353 }, {
+    ip: "fd00::2",
+    port: 5353,
+  }]);
 });

@@ -13,6 +13,8 @@ export interface NetworkAttachment {
   network: BridgeNetwork;
   ifname: string;
   ip: string;
+  /** On a network with IPv6. */
+  ip6?: string;
   gateway?: string;
   aliases: string[];
   result: CniResult;

@@ -16,6 +16,8 @@ import {
 import type { DnsServer } from "../../runtime/dns/server.ts";
 import { gatewayOf } from "../../runtime/bridge_rules.ts";
 import type { BridgeNetwork } from "../../runtime/network.ts";
+import { parseAddress6 } from "../../base/address6.ts";
+import { inSubnet6, parseSubnet6 } from "../../runtime/subnets6.ts";
 import { resolvConf } from "./host_files.ts";
 import { type NamedInstance, namesOn } from "./names.ts";
 import type { NetworkChoice } from "./record.ts";
@@ -63,7 +65,9 @@ export function answerFor(
   const known = seen.flatMap(({ name }) => namesOn(name, all));
   if (question.type === RecordType.PTR) {
     const address = reverseAddress(question.name);
-    const names = known.filter(({ ip }) => ip === address).map(({ instance }) => instance.id);
+    const names = known.filter(({ ip, ip6 }) => address && [ip, ip6].includes(address)).map((
+      { instance },
+    ) => instance.id);
     if (names.length > 0) return { authoritative: true, names };
     const ours = address !== undefined && seen.some((one) => isOn(one, address));
     if (ours) return { authoritative: true, rcode: Rcode.nameError };
@@ -71,8 +75,10 @@ export function answerFor(
   const asked = (names: string[]) => names.some((name) => name.toLowerCase() === question.name);
   const found = known.filter(({ names }) => asked(names));
   if (found.length > 0) {
-    const addresses = [...new Set(found.map(({ ip }) => ip))];
-    return { authoritative: true, addresses: question.type === RecordType.A ? addresses : [] };
+    const addresses = found.flatMap(({ ip, ip6 }) =>
+      question.type === RecordType.A ? ip : question.type === RecordType.AAAA ? ip6 ?? [] : []
+    );
+    return { authoritative: true, addresses: [...new Set(addresses)] };
   }
   // The name belongs to a deployment that has no instance there now: no other resolver is asked.
   if (known.some(({ away }) => asked(away))) {
@@ -82,8 +88,11 @@ export function answerFor(
   return seen.every(({ internal }) => internal) ? { rcode: Rcode.nameError } : "forward";
 }
 
-const isOn = ({ subnet }: BridgeNetwork, address: string) =>
-  address.startsWith(subnet.replace(/0\/24$/, ""));
+function isOn({ subnet, subnet6 = "" }: BridgeNetwork, address: string): boolean {
+  if (!address.includes(":")) return address.startsWith(subnet.replace(/0\/24$/, ""));
+  const [within, number] = [parseSubnet6(subnet6), parseAddress6(address)];
+  return within !== undefined && number !== undefined && inSubnet6(within, number);
+}
 
 export class Resolvers {
   #options: ResolversOptions;

@@ -84,3 +84,19 @@ Deno.test("switched off, or where the bridge is not there, no network has a reso
     await resolvers.stop();
   }
 });
+
+Deno.test("addresses of IPv6 are told to who asks for them, and have names", () => {
+  const six = { ...front, subnet6: "fd00::/64" };
+  const both = [instance("web", 0, [[six, "10.4.1.2"]]), instance("old", 0, [[six, "10.4.1.3"]])];
+  (both[0].networks[0] as { ip6?: string }).ip6 = "fd00::2";
+  const of = (name: string, type: number) => answerFor(question(name, type), "10.4.1.3", six, both);
+  assert.deepEqual(of("web", RecordType.AAAA), addresses("fd00::2"));
+  assert.deepEqual(of("web", RecordType.A), addresses("10.4.1.2"));
+  assert.deepEqual(of("old", RecordType.AAAA), addresses(), "it has none");
+  const reverse = (digit: string) => `${digit}.${"0.".repeat(27)}0.0.d.f.ip6.arpa`;
+  assert.deepEqual(of(reverse("2"), RecordType.PTR), { authoritative: true, names: ["web-0"] });
+  assert.deepEqual(of(reverse("7"), RecordType.PTR), {
+    authoritative: true,
+    rcode: Rcode.nameError,
+  });
+});

@@ -29,7 +29,8 @@ interface Spare {
 }
 
 const sameNetwork = (a: BridgeNetwork, b: BridgeNetwork) =>
-  a.bridge === b.bridge && a.subnet === b.subnet && a.internal === b.internal && a.mtu === b.mtu;
+  a.bridge === b.bridge && a.subnet === b.subnet && a.subnet6 === b.subnet6 &&
+  a.internal === b.internal && a.mtu === b.mtu;
 
 /** Of a namespace in the folder of spares: "spare-<index of the network>-<random>": the name tells what to remove, without a record. */
 export function nameFor(network: BridgeNetwork): string {
@@ -55,8 +56,8 @@ export class Spares {
     return this.#lock.run(async () => {
       const spare = this.#spare;
       if (!spare || choice.kind !== "bridges" || choice.networks.length !== 1) return undefined;
-      const [{ network, aliases, ip, mac }] = choice.networks;
-      if (ip || mac || !sameNetwork(spare.attachment.network, network)) return undefined;
+      const [{ network, aliases, ip, ip6, mac }] = choice.networks;
+      if (ip || ip6 || mac || !sameNetwork(spare.attachment.network, network)) return undefined;
       this.#spare = undefined;
       const { name, attachment } = spare;
       const whole = await hasNetns(this.#path(name)) &&

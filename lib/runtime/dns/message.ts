@@ -4,8 +4,9 @@
  */
 import { Buffer } from "node:buffer";
 import dns from "dns-packet";
+import { formatAddress6 } from "../../base/address6.ts";
 
-export const RecordType = { A: 1, PTR: 12 } as const;
+export const RecordType = { A: 1, PTR: 12, AAAA: 28 } as const;
 export const Rcode = {
   noError: 0,
   formatError: 1,
@@ -39,7 +40,7 @@ export interface Query {
 export interface Reply {
   rcode?: number;
   authoritative?: boolean;
-  /** IPv4 addresses. */
+  /** Addresses of either family; each is a record of its own type. */
   addresses?: readonly string[];
   /** Names that an address has. */
   names?: readonly string[];
@@ -77,7 +78,7 @@ export function readQuery(bytes: Uint8Array): Query | undefined {
 }
 
 /** A record for the question's name, which a pointer into the question stands for. */
-function record(type: "A" | "PTR", data: string): Uint8Array {
+function record(type: "A" | "AAAA" | "PTR", data: string): Uint8Array {
   const bytes: Uint8Array = dns.answer.encode({ type, name: ".", ttl: 0, data });
   return Uint8Array.of(0xc0, HEADER, ...bytes.subarray(1, dns.answer.encode.bytes));
 }
@@ -93,7 +94,9 @@ export function writeReply(
   limit: number,
 ): Uint8Array<ArrayBuffer> {
   const records = [
-    ...(reply.addresses ?? []).map((address) => record("A", address)),
+    ...(reply.addresses ?? []).map((address) =>
+      record(address.includes(":") ? "AAAA" : "A", address)
+    ),
     ...(reply.names ?? []).map((name) => record("PTR", name)),
   ];
   const question = query.question ? bytes.subarray(HEADER, query.end) : new Uint8Array();
@@ -128,8 +131,13 @@ export function withId(bytes: Uint8Array, id: number): Uint8Array<ArrayBuffer> {
   return copy;
 }
 
-/** The address that a name of the reverse tree stands for: "2.0.4.10.in-addr.arpa" is 10.4.0.2. */
+/**
+ * The address that a name of the reverse tree stands for: "2.0.4.10.in-addr.arpa" is 10.4.0.2. IPv6 has its 32 digits
+ * below ip6.arpa (RFC 3596 section 2.5).
+ */
 export function reverseAddress(name: string): string | undefined {
   const match = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.in-addr\.arpa$/.exec(name);
-  return match?.slice(1).reverse().join(".");
+  if (match) return match.slice(1).reverse().join(".");
+  const digits = /^((?:[0-9a-f]\.){32})ip6\.arpa$/.exec(name)?.[1].split(".").reverse().join("");
+  return digits && formatAddress6(BigInt(`0x${digits}`));
 }
