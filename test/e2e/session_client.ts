@@ -1,4 +1,4 @@
-/** `svc deploy --session` as a process that a test talks to. */
+/** `svc deploy --session`, or another command that stays, as a process that a test talks to. */
 import { EXECUTABLE, type Server } from "./harness.ts";
 
 /** How long anything may take on a machine that does other things too. */
@@ -16,9 +16,16 @@ export class Client implements AsyncDisposable {
   #text = { stdout: "", stderr: "" };
   #changed = Promise.withResolvers<void>();
 
-  constructor(server: Server, args: string[], env: Record<string, string> = {}, cwd?: string) {
+  /** `command`: the words before `args`. */
+  constructor(
+    server: Server,
+    args: string[],
+    env: Record<string, string> = {},
+    cwd?: string,
+    command: readonly string[] = ["deploy", "--session"],
+  ) {
     this.#child = new Deno.Command(EXECUTABLE, {
-      args: ["deploy", "--session", ...args],
+      args: [...command, ...args],
       cwd,
       clearEnv: true,
       env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },

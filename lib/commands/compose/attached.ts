@@ -16,6 +16,7 @@ import {
   type ServiceState,
 } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
+import { stopHeeding } from "./hurry.ts";
 import type { LogView } from "./log_view.ts";
 
 /** Milliseconds to wait for the last lines after the services have ended. */
@@ -197,16 +198,8 @@ export class AttachedRun {
     }
   }
 
-  async #stopHeedingHurry(): Promise<void> {
-    const { hurry } = this.#options.io;
-    const kill = Promise.withResolvers<void>();
-    const listen = () => kill.resolve(this.#stop(true));
-    hurry?.addEventListener("abort", listen, { once: true });
-    try {
-      await Promise.race([this.#stop(false), kill.promise]);
-    } finally {
-      hurry?.removeEventListener("abort", listen);
-    }
+  #stopHeedingHurry(): Promise<void> {
+    return stopHeeding(this.#options.io.hurry, (hurry) => this.#stop(hurry));
   }
 
   async #exitCode(how: { service: string; code: number } | undefined): Promise<number> {

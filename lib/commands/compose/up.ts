@@ -1,4 +1,5 @@
 /** `svc compose up [SERVICE…]`. */
+import type { DeploymentState } from "../../api/deployment.ts";
 import { SvcError } from "../../base/errors.ts";
 import { stop } from "../../compose/down.ts";
 import { Hooks } from "../../compose/hooks.ts";
@@ -9,6 +10,7 @@ import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
 import { AttachedRun } from "./attached.ts";
 import { bringUp, requireLoaded } from "./bring_up.ts";
+import { stopHeeding } from "./hurry.ts";
 import { LogView } from "./log_view.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { UP_OPTIONS } from "./options.ts";
@@ -94,19 +96,22 @@ async function detached(call: Call, session: Session): Promise<number> {
   return 0;
 }
 
+const BEGUN: readonly DeploymentState[] = ["pending", "pulling", "creating"];
+
 /** Stops what was begun when an interrupt came while services were brought up. */
 async function undo(call: Call, session: Session): Promise<number> {
   const { io, values } = call;
   await io.stderr.write("Gracefully stopping... (press Ctrl+C again to force)\n");
   await using progress = openProgress(call, "Stopping");
-  const states = (await projectStates(session.client, session.name)).filter(({ status, oneOff }) =>
-    !oneOff && status.instances.some(isUp)
-  );
-  const timeoutMs = io.hurry?.aborted ? 0 : secondsOf(values.timeout, "--timeout");
-  await stop(states, {
-    client: session.client,
-    report: progress.step.bind(progress),
-    timeoutMs,
+  const report = progress.step.bind(progress);
+  const { client, name } = session;
+  await stopHeeding(io.hurry, async (hurry) => {
+    // One that was being made is as good as up: the server ends that, and then stops it.
+    const states = (await projectStates(client, name)).filter(({ status, oneOff }) =>
+      !oneOff && (status.instances.some(isUp) || BEGUN.includes(status.state))
+    );
+    const timeoutMs = hurry ? 0 : secondsOf(values.timeout, "--timeout");
+    await stop(states, { client, report, timeoutMs });
   });
   return (io.signal.reason as { exitCode?: number } | undefined)?.exitCode ?? 130;
 }
@@ -148,9 +153,11 @@ async function attached(call: Call, session: Session): Promise<number> {
   let services: string[];
   try {
     await using progress = openProgress(call);
-    using watch = new Watch(session.client);
+    // What is under way ends with an interrupt: on a connection of its own.
+    const bringing = await openSession(call, session);
+    using watch = new Watch(bringing.client);
     ({ services } = await bringUp(call, {
-      ...{ session, names, values, until: "started", watch, signal: io.signal },
+      ...{ session: bringing, names, values, until: "started", watch, signal: io.signal },
       report: progress.step.bind(progress),
       onUp: (state, result) =>
         begun.push(() =>
