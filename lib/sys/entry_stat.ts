@@ -1,7 +1,7 @@
 /** Metadata of a folder's entries with few system calls, for listings of thousands of entries. */
 import { close, open } from "./fd.ts";
 import { O } from "./files.ts";
-import { check, errno, libcListing } from "./libc.ts";
+import { check, cstring, errno, libcListing } from "./libc.ts";
 
 export interface EntryStat {
   /** Type and permission bits. */
@@ -88,6 +88,17 @@ export function statDescriptor(fd: number): DescriptorStat {
   const { sys_statx } = libcListing();
   const done = sys_statx(fd, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, bytes);
   check(done, errno[0], "statx");
+  return found();
+}
+
+/** The same of an entry of a folder; a link is not followed. Undefined where there is none, or it cannot be told. */
+export function statBelow(folder: number, name: string): DescriptorStat | undefined {
+  const { sys_statx } = libcListing();
+  const done = sys_statx(folder, cstring(name), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, bytes);
+  return done < 0 ? undefined : found();
+}
+
+function found(): DescriptorStat {
   return {
     mode: words[MODE] & 0xffff,
     uid: words[UID],

@@ -11,6 +11,10 @@ const ARM = Deno.build.arch === "aarch64";
 /** Numbers of asm-generic/unistd.h (arm64) and of x86_64. */
 const NUMBERS = {
   read: ARM ? 63n : 0n,
+  inotify_init1: ARM ? 26n : 294n,
+  inotify_add_watch: ARM ? 27n : 254n,
+  inotify_rm_watch: ARM ? 28n : 255n,
+  prlimit64: ARM ? 261n : 302n,
   write: ARM ? 64n : 1n,
   close: ARM ? 57n : 3n,
   pread64: ARM ? 67n : 17n,

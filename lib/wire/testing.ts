@@ -133,3 +133,23 @@ export class TestClock implements Clock {
     if (due && due.at <= this.#now) due.work();
   }
 }
+
+/** A client's stream that counts how often something is sent after an answer has come. */
+export function counting(stream: Duplex): Duplex & { trips: number } {
+  let heard = true;
+  return {
+    trips: 0,
+    async read() {
+      const bytes = await stream.read();
+      heard = true;
+      return bytes;
+    },
+    write(bytes) {
+      if (heard) this.trips++;
+      heard = false;
+      return stream.write(bytes);
+    },
+    closeWrite: () => stream.closeWrite(),
+    reset: (why) => stream.reset(why),
+  };
+}

@@ -11,6 +11,7 @@ import { FileCache } from "../../wire/cached/file_cache.ts";
 import type { FileNode } from "../../wire/files/node.ts";
 import { type MountedFuse, mountFuse } from "../../wire/fuse/mount.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
+import { hear, KnownExports } from "../../wire/known/export.ts";
 import { remoteRoot } from "../../wire/ninep/remote_node.ts";
 import { ownStdio } from "../../wire/stdio_duplex.ts";
 import type { MountLine, ServedMount } from "./plan.ts";
@@ -32,7 +33,17 @@ async function mountAll(
   mounts: readonly ServedMount[],
   mounted: MountedFuse[],
 ): Promise<void> {
+  const exports = new KnownExports(client);
   for (const { name, at, writable, cache, async } of mounts) {
+    const keepMs = cache ? KEEP_CACHED_MS : KEEP_MS;
+    const options = { writable, keepMs, flocks: client.own };
+    if (!cache && !async) {
+      const { root, tree, another } = await exports.root(name, { writable });
+      const mount = mountFuse(at, new TreeRoot(root, another), options);
+      hear(tree, mount);
+      mounted.push(mount);
+      continue;
+    }
     const ahead = async ? new AheadBlocks(async) : true;
     const tree = await remoteRoot(client, name, { writable, ahead });
     const by = cache && { cache: new FileCache(cache), owner: cache.owner };
@@ -40,9 +51,7 @@ async function mountAll(
       const node = await remoteRoot(client, name, { writable, ahead: tree.ahead });
       return by ? new CachedNode(node, by) : node;
     };
-    const root = new TreeRoot(tree, another);
-    const keepMs = cache ? KEEP_CACHED_MS : KEEP_MS;
-    mounted.push(mountFuse(at, root, { writable, keepMs, flocks: client.own }));
+    mounted.push(mountFuse(at, new TreeRoot(tree, another), options));
   }
 }
 

@@ -8,6 +8,7 @@ import {
   FileError,
   type FileNode,
   type FolderEntry,
+  type Later,
   type NodeStat,
   TYPE_BITS,
 } from "../../wire/files/node.ts";
@@ -22,10 +23,10 @@ export class TreeRoot implements FileNode {
   readonly kind = "directory";
   readonly id = OWN_ID;
   #tree: FileNode;
-  #another: () => Promise<FileNode>;
+  #another: () => Later<FileNode>;
 
   /** `tree` is what the caller exports, and `another` gives one more node of it. Closing the root closes `tree`. */
-  constructor(tree: FileNode, another: () => Promise<FileNode>) {
+  constructor(tree: FileNode, another: () => Later<FileNode>) {
     this.#tree = tree;
     this.#another = another;
   }
@@ -35,9 +36,9 @@ export class TreeRoot implements FileNode {
     return { ...stat, mode: TYPE_BITS.directory | 0o555, nlink: 2, size: 0, blocks: 0 };
   }
 
-  async walk(name: string): Promise<FileNode> {
+  walk(name: string): Later<FileNode> {
     if (name !== TREE) throw new FileError(ERRNO.ENOENT, name);
-    return await this.#another();
+    return this.#another();
   }
 
   open(): never {

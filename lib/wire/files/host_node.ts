@@ -6,8 +6,10 @@
 import { decodeRaw } from "../../base/raw_string.ts";
 import { type DescriptorStat, statDescriptor } from "../../sys/entry_stat.ts";
 import { O } from "../../sys/files.ts";
+import type { FolderNews } from "../../sys/inotify.ts";
 import { type Bytes, callElsewhere, callHere, cbytes, tryCall } from "../../sys/system_call.ts";
 import { type Entries, HostFile, HostFolder } from "./host_file.ts";
+import { watchHostFolder } from "./host_watch.ts";
 import { type HostOptions, HostTree, procPath } from "./host_tree.ts";
 import {
   asksToWrite,
@@ -29,6 +31,7 @@ import {
   type Space,
   TYPE_BITS,
   TYPE_MASK,
+  type WatchedFolder,
 } from "./node.ts";
 
 const { PATH, NOFOLLOW, CLOEXEC, DIRECTORY, NONBLOCK, NOCTTY, RDONLY } = O;
@@ -125,6 +128,13 @@ class HostNode implements FileNode, NodeWriter {
       shows: (name, kind) => this.#shows(name, kind),
     };
     return new HostFolder(this.#tree, fd, entries);
+  }
+
+  watch(news: FolderNews): WatchedFolder {
+    this.#requireFolder();
+    // Names that are not shown would be told.
+    if (this.#tree.options.visible) throw new FileError(ERRNO.EOPNOTSUPP, "not all is shown");
+    return watchHostFolder(this.#tree, this.#fd, this.id, news);
   }
 
   async open(flags: number): Promise<HostFile> {

@@ -1,6 +1,6 @@
 /** What the nodes of one exported folder share, and the limit on the descriptors of all exports. */
 import { close } from "../../sys/fd.ts";
-import { callElsewhere, callHere, cbytes } from "../../sys/system_call.ts";
+import { callElsewhere, callHere, cbytes, tryCall } from "../../sys/system_call.ts";
 import { O } from "../../sys/files.ts";
 import type { Guards } from "../blocks/guards.ts";
 import { HostLocks } from "./host_locks.ts";
@@ -11,11 +11,23 @@ const SHARE = 3 / 4;
 /** The limit where it cannot be read. */
 const USUAL_LIMIT = 1024;
 
+const NOFILE = 7;
+
+/** Raises this process's limit on descriptors to what it may be: a mount has one for each file that is in use. */
+function raise(): void {
+  const limits = new BigUint64Array(2);
+  const bytes = new Uint8Array(limits.buffer);
+  if (tryCall("prlimit64", 0, NOFILE, 0, bytes) < 0) return;
+  limits[0] = limits[1];
+  tryCall("prlimit64", 0, NOFILE, bytes, 0);
+}
+
 let most: number | undefined;
 let held = 0;
 
 function limit(): number {
   try {
+    raise();
     const line = /^Max open files\s+(\d+|unlimited)/m.exec(
       Deno.readTextFileSync("/proc/self/limits"),
     );

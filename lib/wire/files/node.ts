@@ -246,9 +246,39 @@ export interface FileNode {
   space?(): Later<Space>;
   getXattr?(name: string): Later<Uint8Array<ArrayBuffer>>;
   listXattrs?(): Promise<readonly string[]>;
+  /**
+   * Watches a folder: `news` is called with the name of each entry that changes, "" for the folder itself, and
+   * undefined where news were lost. Throws where that cannot be: on a file system of several machines, and where the
+   * system watches no more.
+   */
+  watch?(news: (name: string | undefined) => void): WatchedFolder;
+  /** Attributes that are true now, without asking anybody: whoever keeps them is told of their end. */
+  known?(): NodeStat | undefined;
+  /** Another node of the same file was found, which will be closed. */
+  join?(other: FileNode): void;
+  /** True where it is known in that way that the folder's entry has this number; undefined: that there is none. */
+  knows?(name: string, id: bigint | undefined): boolean;
   /** Absent on nodes of a read-only export. */
   readonly writer?: NodeWriter;
   close(): void;
+}
+
+/** An entry of a folder with its attributes. */
+export interface KnownEntry {
+  name: string;
+  id: bigint;
+  stat: NodeStat;
+}
+
+/** A folder whose changes are told. Its answers are of this moment. */
+export interface WatchedFolder {
+  readonly id: bigint;
+  stat(): NodeStat;
+  /** All entries; undefined where there are more than `most`. */
+  entries(most: number): KnownEntry[] | undefined;
+  entry(name: string): KnownEntry | undefined;
+  /** Resolves when nothing is told any more. */
+  end(): Promise<void>;
 }
 
 export const readOnly = () => new FileError(ERRNO.EROFS, "it is read-only");

@@ -1,7 +1,7 @@
 /** Mounts a source of files. */
 import { openFuse } from "../../sys/fuse.ts";
 import type { FileNode } from "../files/node.ts";
-import { FuseServer, type ServeFuseOptions } from "./server.ts";
+import { type Forgotten, FuseServer, type ServeFuseOptions } from "./server.ts";
 
 export interface MountedFuse extends AsyncDisposable {
   /**
@@ -9,6 +9,8 @@ export interface MountedFuse extends AsyncDisposable {
    * process ends.
    */
   detach(): void;
+  /** Resolves when the kernel has forgotten it. */
+  forget(what: Forgotten): Promise<void>;
 }
 
 /**
@@ -22,9 +24,11 @@ export function mountFuse(
   options: ServeFuseOptions = {},
 ): MountedFuse {
   const channel = openFuse(target, options);
-  const serving = new FuseServer(channel, root, options).serve();
+  const server = new FuseServer(channel, root, options);
+  const serving = server.serve();
   return {
     detach: () => channel.unmount(),
+    forget: (what) => server.forget(what),
     async [Symbol.asyncDispose]() {
       channel.unmount();
       await serving;

@@ -241,12 +241,12 @@ export function entryReply(
   number: bigint,
   ino: bigint,
   stat: NodeStat,
-  ms: number,
+  keepMs: { entry: number; attributes: number },
   more = 0,
 ): Reply {
   const reply = new Reply(ENTRY + more).u64(0, number);
-  valid(reply, 16, 32, ms);
-  valid(reply, 24, 36, ms);
+  valid(reply, 16, 32, keepMs.entry);
+  valid(reply, 24, 36, keepMs.attributes);
   attributes(reply, 40, ino, stat);
   return reply;
 }

@@ -4,7 +4,7 @@ import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { NinepClient } from "../ninep/client.ts";
-import { remoteRoot } from "../ninep/remote_node.ts";
+import { hear, KnownExports } from "../known/export.ts";
 import { serveNinep } from "../ninep/server.ts";
 import { duplexPair, SEED } from "../testing.ts";
 import { mountFuse } from "./mount.ts";
@@ -33,10 +33,11 @@ for (const seed of SEEDS) {
       const exported = hostFolder(folder, { writable: true });
       const [near, far] = duplexPair();
       const serving = serveNinep(far, new Map([["", exported]]));
-      const client = await NinepClient.connect(near, { maxMessage: 1 << 20 });
+      const client = await NinepClient.connect(near, { maxMessage: 1 << 20, own: true });
       try {
-        const root = await remoteRoot(client, "", { writable: true, ahead: true });
-        await using _mounted = mountFuse(at, root, { writable: true, keepMs: 50 });
+        const { root, tree } = await new KnownExports(client).root("", { writable: true });
+        await using mount = mountFuse(at, root, { writable: true, keepMs: 50 });
+        hear(tree, mount);
         const [mounted, want] = await Promise.all([lines(at, seed), lines(local, seed)]);
         const differing = want.findIndex((line, index) => line !== mounted[index]);
         const from = Math.max(0, differing - 2);

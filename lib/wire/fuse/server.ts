@@ -6,8 +6,10 @@ import {
   ERRNO,
   FileError,
   type FileNode,
+  type Later,
   Listing,
   MAX_NAME,
+  type NodeStat,
   type OpenFile,
   writerOf,
 } from "../files/node.ts";
@@ -16,9 +18,9 @@ import {
   BUFFER,
   changesOf,
   ENTRY,
-  entryReply,
   FOPEN_KEEP_CACHE,
   forgetContent,
+  forgetEntry,
   GETATTR_FH,
   initReply,
   listingRoom,
@@ -29,11 +31,8 @@ import {
   Request,
   sized,
 } from "./protocol.ts";
+import { FOREVER_MS, KernelNodes } from "./nodes.ts";
 import { lockOf, lockReply, ownerOf, untilLocked } from "./locks.ts";
-
-const ROOT = 1n;
-/** Milliseconds of caching where nothing ever changes. */
-const FOREVER_MS = 86_400_000;
 
 export interface ServeFuseOptions {
   /** Milliseconds that the kernel may cache answers; absent: files never change. */
@@ -44,17 +43,18 @@ export interface ServeFuseOptions {
   flocks?: boolean;
 }
 
-/** A node that the kernel knows, and how often it was returned to the kernel. */
-interface Known {
-  node: FileNode;
-  lookups: bigint;
-}
-
 type Handler = (request: Request) => Promise<Reply>;
 const done = () => new Reply(0);
 
+/** What the kernel is to forget: a file's content and attributes, or an entry of a folder. Numbers are of nodes. */
+export interface Forgotten {
+  id?: bigint;
+  folder?: bigint;
+  name?: string;
+}
+
 export class FuseServer {
-  #known = new Map<bigint, Known>();
+  #nodes: KernelNodes;
   #files = new Map<bigint, OpenFile>();
   #folders = new Map<bigint, Listing>();
   #handles = 0n;
@@ -73,8 +73,8 @@ export class FuseServer {
     root: FileNode,
     { keepMs, writable = false, flocks = false }: ServeFuseOptions,
   ) {
-    this.#known.set(ROOT, { node: root, lookups: 1n });
     this.#keepMs = keepMs ?? FOREVER_MS;
+    this.#nodes = new KernelNodes(root, this.#keepMs);
     this.#keepsCache = keepMs === undefined;
     // In a read-only mount the kernel keeps locks itself: nobody's writers wait for who may only read.
     this.#locks = { locks: writable, flocks: writable && flocks };
@@ -100,7 +100,7 @@ export class FuseServer {
         ...Array.from(this.#files.values(), (file) => file.close()),
         ...Array.from(this.#folders.values(), ({ folder }) => folder.close()),
       ]);
-      for (const [number, { node }] of this.#known) if (number !== ROOT) node.close();
+      this.#nodes.closeAll();
       this.channel.close();
     }
   }
@@ -108,10 +108,10 @@ export class FuseServer {
   #take(request: Request): void {
     switch (request.op) {
       case OP.FORGET:
-        return this.#forget(request.node, request.u64(0));
+        return this.#nodes.forget(request.node, request.u64(0));
       case OP.BATCH_FORGET:
         for (let n = 0; n < request.u32(0); n++) {
-          this.#forget(request.u64(8 + n * 16), request.u64(16 + n * 16));
+          this.#nodes.forget(request.u64(8 + n * 16), request.u64(16 + n * 16));
         }
         return;
       case OP.INTERRUPT:
@@ -135,18 +135,19 @@ export class FuseServer {
   #handlers: Record<number, Handler> = {
     [OP.INIT]: (request) => Promise.resolve(initReply(request, this.#locks)),
     [OP.LOOKUP]: async (request) => {
+      const [folder, [name]] = [this.#node(request), request.names(0, 1)];
       try {
-        return await this.#entry(await this.#node(request).walk(request.names(0, 1)[0]));
+        return await this.#entry(request, name, folder.walk(name));
       } catch (error) {
         if (asFileError(error).errno !== ERRNO.ENOENT) throw error;
         // The kernel may also keep that there is no such entry.
-        return missingReply(this.#keepMs);
+        return missingReply(folder.knows?.(name, undefined) ? FOREVER_MS : this.#keepMs);
       }
     },
     [OP.GETATTR]: async (request) => {
       const node = this.#node(request);
       const file = request.u32(0) & GETATTR_FH ? this.#files.get(request.u64(8)) : undefined;
-      return attributesReply(node.id, await (file?.stat?.() ?? node.stat()), this.#keepMs);
+      return await this.#attributes(node, () => file?.stat?.() ?? node.stat());
     },
     [OP.SETATTR]: (request) => this.#setattr(request),
     [OP.READLINK]: async (request) => {
@@ -157,15 +158,15 @@ export class FuseServer {
     },
     [OP.SYMLINK]: async (request) => {
       const [name, target] = request.names(0, 2);
-      return await this.#entry(await this.#writer(request).symlink(name, target));
+      return await this.#entry(request, name, this.#writer(request).symlink(name, target));
     },
     [OP.MKNOD]: async (request) => {
       const [name] = request.names(16, 1);
-      return await this.#entry(await this.#writer(request).mknod(name, request.u32(0)));
+      return await this.#entry(request, name, this.#writer(request).mknod(name, request.u32(0)));
     },
     [OP.MKDIR]: async (request) => {
       const [name] = request.names(8, 1);
-      return await this.#entry(await this.#writer(request).mkdir(name, request.u32(0)));
+      return await this.#entry(request, name, this.#writer(request).mkdir(name, request.u32(0)));
     },
     [OP.UNLINK]: async (request) => {
       await this.#writer(request).remove(request.names(0, 1)[0], "other");
@@ -184,7 +185,7 @@ export class FuseServer {
       const target = this.#nodeOf(request.u64(0));
       const [name] = request.names(8, 1);
       await this.#writer(request).link(name, target);
-      return await this.#entry(await this.#node(request).walk(name));
+      return await this.#entry(request, name, this.#node(request).walk(name));
     },
     [OP.OPEN]: async (request) => {
       const file = await this.#node(request).open(request.u32(0));
@@ -195,7 +196,7 @@ export class FuseServer {
       const writer = this.#writer(request);
       const { node, file } = await writer.create(name, request.u32(0), request.u32(4));
       try {
-        return this.#opened(await this.#entry(node, 16), ENTRY, file);
+        return this.#opened(await this.#entry(request, name, node, 16), ENTRY, file);
       } catch (error) {
         await file.close();
         throw error;
@@ -297,9 +298,7 @@ export class FuseServer {
   };
 
   #nodeOf(number: bigint): FileNode {
-    const known = this.#known.get(number);
-    if (!known) throw new FileError(ERRNO.ESTALE);
-    return known.node;
+    return this.#nodes.get(number);
   }
 
   #node(request: Request): FileNode {
@@ -322,32 +321,27 @@ export class FuseServer {
     return folder;
   }
 
-  /** Returns a node to the kernel; it stays open until the kernel forgets it. */
-  async #entry(node: FileNode, more = 0): Promise<Reply> {
-    try {
-      const stat = node.takeStat?.() ?? await node.stat();
-      // Numbers 0 and 1 are taken: no node, and the root.
-      const number = BigInt.asUintN(64, node.id + ROOT + 1n) || ROOT + 1n;
-      const known = this.#known.get(number);
-      if (known) {
-        known.lookups++;
-        // Another node of a file that the kernel knows already.
-        if (known.node !== node) node.close();
-      } else this.#known.set(number, { node, lookups: 1n });
-      return entryReply(number, node.id, stat, this.#keepMs, more);
-    } catch (error) {
-      node.close();
-      throw error;
-    }
+  /** Returns an entry of the request's folder to the kernel. */
+  async #entry(request: Request, name: string, node: Later<FileNode>, more = 0): Promise<Reply> {
+    return await this.#nodes.entry(this.#node(request), name, await node, more);
   }
 
-  #forget(number: bigint, times: bigint): void {
-    const known = this.#known.get(number);
-    if (!known || number === ROOT) return;
-    known.lookups -= times;
-    if (known.lookups > 0n) return;
-    this.#known.delete(number);
-    known.node.close();
+  async #attributes(node: FileNode, ask: () => Later<NodeStat>): Promise<Reply> {
+    const asked = node.known?.() ?? await ask();
+    const known = node.known?.();
+    return attributesReply(node.id, known ?? asked, known ? FOREVER_MS : this.#keepMs);
+  }
+
+  /** The kernel forgets an entry, and what it keeps of a file; what it does not know is fine. */
+  async forget({ folder, name, id }: Forgotten): Promise<void> {
+    const tells: Uint8Array<ArrayBuffer>[] = [];
+    const [number, at] = [id, folder].map((one) => one && this.#nodes.number(one));
+    if (number && this.#nodes.has(number)) tells.push(forgetContent(number));
+    if (at && name !== undefined && this.#nodes.has(at)) tells.push(forgetEntry(at, name));
+    if (tells.length === 0) return;
+    // What is being answered at this moment is sent first: it may be what is to be forgotten.
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const bytes of tells) await this.channel.tell(bytes);
   }
 
   #opened(reply: Reply, at: number, file: OpenFile): Reply {
@@ -367,7 +361,7 @@ export class FuseServer {
       else changes.size = size;
     }
     await writer.change(changes);
-    return attributesReply(node.id, node.takeStat?.() ?? await node.stat(), this.#keepMs);
+    return await this.#attributes(node, () => node.takeStat?.() ?? node.stat());
   }
 
   async #lock(request: Request): Promise<boolean> {

@@ -4,9 +4,9 @@ import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { NinepClient } from "../ninep/client.ts";
-import { remoteRoot } from "../ninep/remote_node.ts";
+import { hear, KnownExports } from "../known/export.ts";
 import { serveNinep } from "../ninep/server.ts";
-import { duplexPair } from "../testing.ts";
+import { counting, duplexPair } from "../testing.ts";
 import { mountFuse } from "./mount.ts";
 
 export interface Mounted {
@@ -15,6 +15,8 @@ export interface Mounted {
   folder: string;
   /** Another one, that is not mounted. */
   beside: string;
+  /** Round trips to the other side so far. */
+  trips(): number;
 }
 
 function has(program: string): boolean {
@@ -56,15 +58,17 @@ export function mountTest(
       const exported = hostFolder(folder, { writable });
       const [near, far] = duplexPair();
       const serving = serveNinep(far, new Map([["", exported]]));
-      const client = await NinepClient.connect(near, { maxMessage: 1 << 20, own: true });
+      const line = counting(near);
+      const client = await NinepClient.connect(line, { maxMessage: 1 << 20, own: true });
       try {
         // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
-        const root = await remoteRoot(client, "", { writable, ahead: true });
-        await using _mounted = mountFuse(at, root, {
+        const { root, tree } = await new KnownExports(client).root("", { writable });
+        await using mounted = mountFuse(at, root, {
           ...{ writable, keepMs: 20 },
           flocks: client.own,
         });
-        await fn({ at, folder, beside });
+        hear(tree, mounted);
+        await fn({ at, folder, beside, trips: () => line.trips });
       } finally {
         await near.closeWrite();
         await serving;

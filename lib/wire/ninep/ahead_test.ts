@@ -3,31 +3,11 @@ import assert from "node:assert/strict";
 import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { ERRNO, FileError, type FileNode, type NodeWriter, OPEN } from "../files/node.ts";
-import { duplexPair } from "../testing.ts";
+import { counting, duplexPair } from "../testing.ts";
 import { NinepClient } from "./client.ts";
 import type { AheadFile } from "./remote_file.ts";
 import { type RemoteNode, remoteRoot } from "./remote_node.ts";
 import { serveNinep } from "./server.ts";
-
-/** A client's stream that counts how often something is sent after an answer has come. */
-function counting(stream: Duplex): Duplex & { trips: number } {
-  let heard = true;
-  return {
-    trips: 0,
-    async read() {
-      const bytes = await stream.read();
-      heard = true;
-      return bytes;
-    },
-    write(bytes) {
-      if (heard) this.trips++;
-      heard = false;
-      return stream.write(bytes);
-    },
-    closeWrite: () => stream.closeWrite(),
-    reset: (why) => stream.reset(why),
-  };
-}
 
 interface Mounted extends AsyncDisposable {
   root: RemoteNode;

@@ -7,16 +7,17 @@ import type { NinepClientOptions, Walk } from "./client_types.ts";
 import { attributes, data, listing } from "./answers.ts";
 import {
   GETATTR_BASIC,
-  HEADER,
   join,
   MAX_WALK,
   MessageReader,
+  namesOf,
   NO_FID,
   NO_TAG,
   OWN_VERSION,
   type Qid,
   type Reader,
   RLERROR,
+  RTOLD,
   T,
   VERSION,
   violation,
@@ -52,6 +53,8 @@ export class NinepClient {
   readonly inOrder: boolean;
   /** Both ends speak the version of svc's own mounts. */
   own = false;
+  /** Called with news of watched folders, in their order among the answers. */
+  told: (news: Reader) => void = () => {};
   /** Fids to be ended, and what ends them at the latest. */
   #over: number[] = [];
   #letting: ReturnType<typeof setTimeout> | undefined;
@@ -362,6 +365,10 @@ export class NinepClient {
   async #receive(): Promise<void> {
     try {
       for (let reply = await this.#messages.next(); reply; reply = await this.#messages.next()) {
+        if (this.own && reply.type === RTOLD && reply.tag === NO_TAG) {
+          this.told(reply);
+          continue;
+        }
         const pending = this.#pending.get(reply.tag);
         if (!pending) throw violation("an answer that nobody asked for");
         if (reply.type !== RLERROR && reply.type !== pending.type + 1) {
@@ -390,10 +397,4 @@ export class NinepClient {
     this.#wait.end();
     this.#closed.resolve(this.#failure.error);
   }
-}
-
-/** Number of names in a walk; the count follows fid and new fid. */
-function namesOf(walk: Writer): number {
-  const bytes = walk.finish();
-  return new DataView(bytes.buffer, bytes.byteOffset).getUint16(HEADER + 8, true);
 }

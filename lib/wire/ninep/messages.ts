@@ -34,8 +34,12 @@ export const T = {
   WRITE: 118,
   CLUNK: 120,
   REMOVE: 122,
+  /** In {@linkcode OWN_VERSION}: lists a folder and watches it from then on (lib/wire/known/messages.ts). */
+  LIST: 220,
 } as const;
 export const RLERROR = 7;
+/** News of watched folders, an answer to no request: its tag is {@linkcode NO_TAG}. */
+export const RTOLD = 223;
 
 export const VERSION = "9P2000.L";
 /**
@@ -179,6 +183,10 @@ export class Writer {
     this.#view.setUint32(at, value, true);
   }
 
+  patch16(at: number, value: number): void {
+    this.#view.setUint16(at, value, true);
+  }
+
   finish(): Uint8Array<ArrayBuffer> {
     this.#view.setUint32(0, this.#size, true);
     this.#view.setUint8(4, this.type);
@@ -320,4 +328,10 @@ export function join(parts: Uint8Array[], size: number): Uint8Array {
     at += part.length;
   }
   return all;
+}
+
+/** Number of names in a walk; the count follows fid and new fid. */
+export function namesOf(walk: Writer): number {
+  const bytes = walk.finish();
+  return new DataView(bytes.buffer, bytes.byteOffset).getUint16(HEADER + 8, true);
 }

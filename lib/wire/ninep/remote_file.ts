@@ -26,6 +26,15 @@ export interface Opening {
 export class Ahead {
   readonly writes = new PendingWrites();
   readonly reads = new ReadAheads();
+  /** Called when a file is about to be changed, and when that is done. */
+  touched: (id: bigint) => void = () => {};
+
+  /** A write to the file `id` by an open fid of it was sent. */
+  sent(id: bigint, fid: number, bytes: number, written: Promise<void>): void {
+    this.touched(id);
+    this.writes.add(id, fid, bytes, written.finally(() => this.touched(id)));
+    this.changed(id);
+  }
 
   /** The flags to open a file with. */
   flags(flags: number): number {
@@ -215,8 +224,7 @@ export class AheadFile extends RemoteFile {
       if (done < bytes.length) throw new FileError(ERRNO.ENOSPC, "only a part was written");
     });
     const told = written.catch((error) => void (this.#failure ??= { error }));
-    this.ahead.writes.add(this.id, this.fid, bytes.length, told);
-    this.ahead.changed(this.id);
+    this.ahead.sent(this.id, this.fid, bytes.length, told);
     return bytes.length;
   }
 
@@ -233,6 +241,7 @@ export class AheadFile extends RemoteFile {
   override async truncate(size: number): Promise<void> {
     await this.#others();
     await super.truncate(size);
+    this.ahead.touched(this.id);
     this.ahead.changed(this.id);
   }
 

@@ -18,7 +18,7 @@ import {
 import type { NinepClient } from "./client.ts";
 import type { Walk } from "./client_types.ts";
 import { kindOfQid } from "./answers.ts";
-import { type Qid, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
+import { type Qid, type Reader, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
 import { Ahead, change, readAll, RemoteFile, sync, writeAll } from "./remote_file.ts";
 
 /** Group of new files; the server decides on the owner itself. */
@@ -29,6 +29,9 @@ const XATTR_CREATE = 1;
 const XATTR_REPLACE = 2;
 /** The only attributes that a caller has (files/host_node.ts): for others it need not be asked. */
 const OWN_XATTRS = "user.";
+
+/** Called when the answer comes, before whatever comes after it, with the qid of what was made. */
+type Done = (made: Qid) => void;
 
 export class RemoteNode implements FileNode, NodeWriter {
   readonly kind: NodeKind;
@@ -148,13 +151,18 @@ export class RemoteNode implements FileNode, NodeWriter {
     return new TextDecoder().decode(names).split("\0").filter((name) => name !== "");
   }
 
-  async create(name: string, flags: number, mode: number) {
+  async create(name: string, flags: number, mode: number, done?: Done) {
     const { client, ahead } = this;
     await ahead?.writes.all();
     const { fid, found } = client.begin(this.fid, []);
     const how = ahead?.flags(flags) ?? flags;
     const fill = (request: Writer) => request.u32(fid).text(name).u32(how).u32(mode).u32(GROUP);
-    const made = this.#next(found, () => client.ask(T.LCREATE, fill, (reply) => reply.qid()));
+    const answer = (reply: Reader) => {
+      const qid = reply.qid();
+      done?.(qid);
+      return qid;
+    };
+    const made = this.#next(found, () => client.ask(T.LCREATE, fill, answer));
     // Our server walks from an open file to itself; others walk by the name only.
     const walked = client.inOrder
       ? this.#walked(client.begin(fid, []), made)
@@ -176,17 +184,18 @@ export class RemoteNode implements FileNode, NodeWriter {
     }
   }
 
-  mkdir(name: string, mode: number): Promise<RemoteNode> {
-    return this.#entry(T.MKDIR, name, (request) => request.text(name).u32(mode).u32(GROUP));
+  mkdir(name: string, mode: number, done?: Done): Promise<RemoteNode> {
+    return this.#entry(T.MKDIR, name, (request) => request.text(name).u32(mode).u32(GROUP), done);
   }
 
-  symlink(name: string, target: string): Promise<RemoteNode> {
-    return this.#entry(T.SYMLINK, name, (request) => request.text(name).text(target).u32(GROUP));
+  symlink(name: string, target: string, done?: Done): Promise<RemoteNode> {
+    const fill = (request: Writer) => request.text(name).text(target).u32(GROUP);
+    return this.#entry(T.SYMLINK, name, fill, done);
   }
 
-  mknod(name: string, mode: number): Promise<RemoteNode> {
+  mknod(name: string, mode: number, done?: Done): Promise<RemoteNode> {
     const fill = (request: Writer) => request.text(name).u32(mode).u32(0).u32(0).u32(GROUP);
-    return this.#entry(T.MKNOD, name, fill);
+    return this.#entry(T.MKNOD, name, fill, done);
   }
 
   /** Makes an entry, and walks to it. */
@@ -194,8 +203,9 @@ export class RemoteNode implements FileNode, NodeWriter {
     type: number,
     name: string,
     fill: (request: Writer) => Writer,
+    done?: Done,
   ): Promise<RemoteNode> {
-    const made = this.#make(type, fill);
+    const made = this.#make(type, fill, (reply) => done?.(reply.qid()));
     const node = this.#next(made, () => this.walk(name));
     try {
       await made;
@@ -207,22 +217,23 @@ export class RemoteNode implements FileNode, NodeWriter {
     return await node;
   }
 
-  async link(name: string, target: FileNode): Promise<void> {
+  async link(name: string, target: FileNode, done?: () => void): Promise<void> {
     const { fid } = this.#own(target);
     await this.ahead?.writes.all();
-    await this.#make(T.LINK, (request) => request.u32(fid).text(name));
+    await this.#make(T.LINK, (request) => request.u32(fid).text(name), done);
   }
 
-  remove(name: string, kind: "folder" | "other"): Promise<void> {
+  remove(name: string, kind: "folder" | "other", done?: () => void): Promise<void> {
     const flags = kind === "folder" ? REMOVE_FOLDER : 0;
-    return this.#make(T.UNLINKAT, (request) => request.text(name).u32(flags));
+    return this.#make(T.UNLINKAT, (request) => request.text(name).u32(flags), done);
   }
 
   /** Whoever sees a file by its new name sees all that was written to it. */
-  async rename(name: string, to: FileNode, newName: string): Promise<void> {
+  async rename(name: string, to: FileNode, newName: string, done?: () => void): Promise<void> {
     const { fid } = this.#own(to);
     await this.ahead?.writes.all();
-    await this.#make(T.RENAMEAT, (request) => request.text(name).u32(fid).text(newName));
+    const fill = (request: Writer) => request.text(name).u32(fid).text(newName);
+    await this.#make(T.RENAMEAT, fill, done);
   }
 
   async change(changes: Changes): Promise<void> {
@@ -295,8 +306,12 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   /** Sends a request that begins with this folder's fid. */
-  #make(type: number, fill: (request: Writer) => Writer): Promise<void> {
-    return this.client.ask(type, (request) => fill(request.u32(this.fid)), () => {});
+  #make(
+    type: number,
+    fill: (request: Writer) => Writer,
+    done: (reply: Reader) => void = () => {},
+  ): Promise<void> {
+    return this.client.ask(type, (request) => fill(request.u32(this.fid)), done);
   }
 
   #own(node: FileNode): RemoteNode {

@@ -330,6 +330,13 @@ function renameFid({ fids }: Session, request: Reader): Later<void> {
   return fid.turns.together(() => byNumber(fid));
 }
 
+function list({ fids, own, telling }: Session, request: Reader, reply: Writer): Later<void> {
+  if (!own) throw new FileError(ERRNO.EOPNOTSUPP, "it is of another version");
+  const fid = fids.get(request.u32());
+  const tree = request.u32();
+  return fid.turns.together(() => telling.list(fid.node, tree, reply));
+}
+
 const ANSWERS: Record<number, Answer> = {
   [T.AUTH]: () => {
     throw new FileError(ERRNO.ENOENT, "no authentication is needed");
@@ -360,6 +367,7 @@ const ANSWERS: Record<number, Answer> = {
   [T.REMOVE]: remove,
   [T.RENAME]: renameFid,
   ...BLOCK_ANSWERS,
+  [T.LIST]: list,
 };
 
 /** Fills in the reply. An error that it throws is the answer instead. */

@@ -7,6 +7,7 @@
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
 import { asFileError, type FileNode, type Later } from "../files/node.ts";
+import { Telling } from "../known/telling.ts";
 import { Fids } from "./fids.ts";
 import { answer } from "./requests.ts";
 import {
@@ -55,6 +56,8 @@ export interface Session {
   /** The client speaks {@linkcode OWN_VERSION}. */
   own: boolean;
   onRead?: (bytes: number) => void;
+  /** The folders that the client is told of. */
+  readonly telling: Telling;
 }
 
 class Connection {
@@ -76,7 +79,13 @@ class Connection {
     exports: ReadonlyMap<string, FileNode>,
     { onRead, maxMessage = MAX_MESSAGE, maxFids = MAX_FIDS }: ServeOptions,
   ) {
-    this.#session = { exports, fids: new Fids(maxFids), msize: 0, own: false, onRead };
+    const telling = new Telling((news) => {
+      if (this.#unsent > BATCH) return false;
+      this.#put(news);
+      this.#now();
+      return true;
+    });
+    this.#session = { exports, fids: new Fids(maxFids), msize: 0, own: false, onRead, telling };
     this.#maxMessage = maxMessage;
   }
 
@@ -102,6 +111,7 @@ class Connection {
     } finally {
       await this.#idle();
       clearTimeout(this.#held);
+      await this.#session.telling.end();
       await this.#session.fids.clear();
     }
   }
@@ -164,6 +174,7 @@ class Connection {
   async #version(request: Reader, reply: Writer): Promise<void> {
     const wanted = request.u32();
     const version = request.text();
+    await this.#session.telling.end();
     await this.#session.fids.clear();
     const known = version.startsWith(VERSION) && wanted >= MIN_MESSAGE;
     const size = Math.min(wanted, this.#maxMessage);

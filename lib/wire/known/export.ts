@@ -1,0 +1,54 @@
+/** An export of a caller as a root for a mount: known where both ends speak the version for that. */
+import type { FileNode } from "../files/node.ts";
+import type { MountedFuse } from "../fuse/mount.ts";
+import type { NinepClient } from "../ninep/client.ts";
+import { Ahead } from "../ninep/remote_file.ts";
+import { remoteRoot } from "../ninep/remote_node.ts";
+import { takeNews } from "./messages.ts";
+import { KnownNode } from "./node.ts";
+import { KnownTree } from "./tree.ts";
+
+/** The exports of one client that are known, by their numbers. */
+export class KnownExports {
+  readonly #trees: KnownTree[] = [];
+
+  constructor(readonly client: NinepClient) {
+    client.told = (reply) => {
+      for (const news of takeNews(reply)) {
+        if (news.about === "all") { for (const tree of this.#trees) tree.told(news); }
+        else this.#trees[news.tree]?.told(news);
+      }
+    };
+  }
+
+  /** The root of an export. `another` gives one more node of it. The caller closes both. */
+  async root(name: string, { writable }: { writable: boolean }): Promise<KnownRoot> {
+    const { client } = this;
+    const ahead = new Ahead();
+    const real = await remoteRoot(client, name, { writable, ahead });
+    const tree = new KnownTree(client, this.#trees.length, ahead);
+    ahead.touched = (id) => tree.touched(id);
+    this.#trees.push(tree);
+    const root = KnownNode.root(tree, real);
+    return { root, tree, another: () => root.share() };
+  }
+}
+
+/** The mount's kernel forgets what changes at the caller. */
+export function hear(tree: KnownTree, mounted: Pick<MountedFuse, "forget">): void {
+  tree.heard = {
+    async changed({ folder, name, before, after, what }) {
+      if (what === "content" || what === "attributes") {
+        return await mounted.forget({ id: after?.id });
+      }
+      await mounted.forget({ folder, name, id: before?.id });
+    },
+    file: (id) => mounted.forget({ id }),
+  };
+}
+
+export interface KnownRoot {
+  root: FileNode;
+  tree: KnownTree;
+  another: () => FileNode;
+}

@@ -1,0 +1,277 @@
+/**
+ * The server's half: what is known of an export's folders without asking the caller, because it was listed and its
+ * changes are told. What is known is true up to the time that news take; what the mount changes itself is known at
+ * once, since answers and news come in their order.
+ */
+import { kindOf, type NodeKind, type NodeStat } from "../files/node.ts";
+import type { NinepClient } from "../ninep/client.ts";
+import type { Ahead } from "../ninep/remote_file.ts";
+import { T, type Writer } from "../ninep/messages.ts";
+import { type FolderListing, type News, takeListings } from "./messages.ts";
+
+/** Milliseconds for which a folder that cannot be known is not asked for again. */
+const REFUSED_MS = 30_000;
+/** Entries of all folders, after which what was known is forgotten: about 250 MB. */
+const MOST = 1_000_000;
+
+interface Entry {
+  id: bigint;
+  kind: NodeKind;
+  /** Undefined where the mount has changed them, until that is told. */
+  stat: NodeStat | undefined;
+}
+
+interface Folder {
+  stat: NodeStat | undefined;
+  entries: Map<string, Entry>;
+}
+
+/** A change that was made at the caller. */
+export interface Change {
+  folder: bigint;
+  name: string;
+  before?: { id: bigint; kind: NodeKind };
+  after?: { id: bigint; kind: NodeKind };
+  /** `content`, `attributes`: of the same file. `unknown`: what was known of the entry does not count any more. */
+  what: "entry" | "content" | "attributes" | "unknown";
+}
+
+export interface Heard {
+  /** What was made at the caller, and what changed there. Resolves when the kernel knows. */
+  changed(change: Change): Promise<void>;
+  /** A file's or folder's attributes, or its content, may have changed. Resolves when the kernel knows. */
+  file(id: bigint): Promise<void>;
+}
+
+const same = (a: NodeStat, b: NodeStat, fields: readonly ("mtime" | "ctime")[]) =>
+  a.size === b.size && fields.every((at) => a[at].s === b[at].s && a[at].ns === b[at].ns);
+
+export class KnownTree {
+  #folders = new Map<bigint, Folder>();
+  #entries = 0;
+  /** Of files that are an entry of a known folder, by their numbers. */
+  #files = new Map<bigint, Entry>();
+  #loading = new Map<bigint, Promise<void>>();
+  #refused = new Map<bigint, number>();
+  /** Names that the mount is changing: what is told of them meanwhile may be that change. */
+  #own = new Map<string, number>();
+  heard: Heard | undefined;
+  /** What the kernel is being told. */
+  #telling = new Set<Promise<void>>();
+
+  /** `number`: of this export, among those of the client. */
+  constructor(readonly client: NinepClient, readonly number: number, readonly ahead: Ahead) {}
+
+  /** Whether the folder's entries are known. */
+  has(folder: bigint): boolean {
+    return this.#folders.has(folder);
+  }
+
+  /** Undefined where it has none, or is not known. */
+  entry(folder: bigint, name: string): Readonly<Entry> | undefined {
+    return this.#folders.get(folder)?.entries.get(name);
+  }
+
+  entries(folder: bigint): Iterable<[string, Readonly<Entry>]> | undefined {
+    return this.#folders.get(folder)?.entries;
+  }
+
+  folderStat(folder: bigint): NodeStat | undefined {
+    return this.#folders.get(folder)?.stat;
+  }
+
+  /** Attributes of a file that is an entry; undefined where others may change it unseen, by another name. */
+  stat(folder: bigint, name: string, id: bigint): NodeStat | undefined {
+    const entry = this.entry(folder, name);
+    const { stat } = entry ?? {};
+    if (entry?.id !== id || !stat || stat.nlink > 1 || this.ahead.writes.settled(id)) return;
+    return stat;
+  }
+
+  /** Asks for the folder's listing, unless that was refused a short time ago. Never throws. */
+  load(fid: number, id: bigint): Promise<void> {
+    const under = this.#loading.get(id);
+    if (under) return under;
+    const until = this.#refused.get(id);
+    if (!this.client.own || until && performance.now() < until) return Promise.resolve();
+    this.#refused.delete(id);
+    const fill = (request: Writer) => request.u32(fid).u32(this.number);
+    const loading = this.client.ask(T.LIST, fill, (reply) => {
+      for (const listing of takeListings(reply)) this.#listed(listing);
+    }).catch(() => {
+      if (this.#refused.size > 10_000) this.#refused.clear();
+      this.#refused.set(id, performance.now() + REFUSED_MS);
+    }).finally(() => this.#loading.delete(id));
+    this.#loading.set(id, loading);
+    return loading;
+  }
+
+  #listed({ id, stat, entries }: FolderListing): void {
+    if (this.#entries + entries.length > MOST) this.#forgetAll();
+    this.#forget(id);
+    const folder: Folder = { stat, entries: new Map() };
+    this.#folders.set(id, folder);
+    for (const { name, id, stat } of entries) {
+      this.#put(folder, name, { id, kind: kindOf(stat.mode), stat });
+    }
+  }
+
+  #put(folder: Folder, name: string, entry: Entry): void {
+    this.#take(folder, name);
+    folder.entries.set(name, entry);
+    this.#entries++;
+    if (entry.kind !== "directory") this.#files.set(entry.id, entry);
+  }
+
+  #take(folder: Folder, name: string): Entry | undefined {
+    const entry = folder.entries.get(name);
+    if (!entry) return;
+    folder.entries.delete(name);
+    this.#entries--;
+    if (this.#files.get(entry.id) === entry) this.#files.delete(entry.id);
+    return entry;
+  }
+
+  #forget(id: bigint): void {
+    const folder = this.#folders.get(id);
+    if (!folder) return;
+    for (const name of folder.entries.keys()) this.#take(folder, name);
+    this.#folders.delete(id);
+  }
+
+  #forgetAll(): void {
+    for (const id of this.#folders.keys()) this.#forgotten(id);
+  }
+
+  /** The kernel forgets it too. */
+  #forgotten(id: bigint): void {
+    const folder = this.#folders.get(id);
+    if (!folder) return;
+    for (const [name, entry] of folder.entries) {
+      this.#heard({ folder: id, name, before: entry, after: entry, what: "unknown" });
+    }
+    void this.heard?.file(id);
+    this.#forget(id);
+  }
+
+  /** What is told by the caller; `tree` in it is this one's number. */
+  told(news: News): void {
+    if (news.about === "all") return this.#forgetAll();
+    const folder = this.#folders.get(news.folder);
+    if (!folder) return;
+    if (news.about === "gone") return this.#forgotten(news.folder);
+    if (folder.stat && !same(folder.stat, news.stat, ["mtime", "ctime"])) {
+      void this.heard?.file(news.folder);
+    }
+    folder.stat = news.stat;
+    if (news.about === "entry") this.#toldEntry(news.folder, folder, news);
+  }
+
+  #toldEntry(
+    id: bigint,
+    folder: Folder,
+    { name, entry: now }: News & { about: "entry" },
+  ): void {
+    const before = folder.entries.get(name);
+    const after = now && { id: now.id, kind: kindOf(now.stat.mode) };
+    if (!now || before?.id !== now.id) {
+      this.#take(folder, name);
+      if (now) this.#put(folder, name, { ...after!, stat: now.stat });
+      if ((before || now) && !this.#own.has(`${id}/${name}`)) {
+        this.#heard({ folder: id, name, before, after, what: "entry" });
+      }
+    } else if (before) this.#saw(id, name, before, now.stat);
+  }
+
+  /** Attributes of an entry that have just come from the caller. Resolves when the kernel knows what has changed. */
+  async saw(folder: bigint, name: string, id: bigint, stat: NodeStat): Promise<void> {
+    const entry = this.#folders.get(folder)?.entries.get(name);
+    if (entry?.id === id) this.#saw(folder, name, entry, stat);
+    // News may have come just before, and be on their way to the kernel.
+    await Promise.all(this.#telling);
+  }
+
+  #saw(folder: bigint, name: string, entry: Entry, stat: NodeStat): void {
+    const before = this.ahead.writes.settled(entry.id) ? undefined : entry.stat;
+    entry.stat = stat;
+    if (!before || same(before, stat, ["mtime", "ctime"])) return;
+    const what = same(before, stat, ["mtime"]) ? "attributes" : "content";
+    this.#heard({ folder, name, before: entry, after: entry, what });
+  }
+
+  #heard(change: Change): void {
+    const told = this.heard?.changed(change);
+    if (!told) return;
+    this.#telling.add(told);
+    void told.finally(() => this.#telling.delete(told));
+  }
+
+  /** Runs what changes these names. */
+  async changing<R>(
+    names: readonly (readonly [bigint, string])[],
+    work: () => Promise<R>,
+  ): Promise<R> {
+    const keys = names.map(([folder, name]) => `${folder}/${name}`);
+    for (const key of keys) this.#own.set(key, (this.#own.get(key) ?? 0) + 1);
+    try {
+      return await work();
+    } finally {
+      for (const key of keys) {
+        const left = this.#own.get(key)! - 1;
+        if (left > 0) this.#own.set(key, left);
+        else this.#own.delete(key);
+      }
+    }
+  }
+
+  /** The mount has made an entry. Called, as the next ones, when the answer comes, before whatever comes after it. */
+  made(folder: bigint, name: string, id: bigint, kind: NodeKind): void {
+    const at = this.#folders.get(folder);
+    if (!at) return;
+    at.stat = undefined;
+    this.touched(id);
+    this.#put(at, name, { id, kind, stat: undefined });
+  }
+
+  removed(folder: bigint, name: string): void {
+    const at = this.#folders.get(folder);
+    if (!at) return;
+    at.stat = undefined;
+    const entry = this.#take(at, name);
+    if (entry?.kind === "directory") this.#forget(entry.id);
+  }
+
+  /** `known`: what is renamed, where the news of it have come already. */
+  renamed(
+    [from, name]: [bigint, string],
+    [to, newName]: [bigint, string],
+    known: { id: bigint; kind: NodeKind } | undefined,
+  ): void {
+    const entry = this.entry(from, name) ?? known;
+    const [old, into] = [this.#folders.get(from), this.#folders.get(to)];
+    const over = this.entry(to, newName);
+    if (over?.kind === "directory") this.#forget(over.id);
+    if (old) {
+      old.stat = undefined;
+      this.#take(old, name);
+    }
+    if (!into) return;
+    into.stat = undefined;
+    if (entry) this.#put(into, newName, { id: entry.id, kind: entry.kind, stat: undefined });
+    // What came there is not known.
+    else this.#forget(to);
+  }
+
+  /** The mount changes a file's content or attributes, or is done with it. */
+  touched(id: bigint): void {
+    const file = this.#files.get(id);
+    if (file) file.stat = undefined;
+    const folder = this.#folders.get(id);
+    if (folder) folder.stat = undefined;
+  }
+
+  /** An entry is not what it was taken for. */
+  doubt(folder: bigint): void {
+    this.#forget(folder);
+  }
+}
