@@ -76,6 +76,10 @@ export class Client implements AsyncDisposable {
     }
   }
 
+  get pid(): number {
+    return this.#child.pid;
+  }
+
   kill(signal: Deno.Signal): void {
     this.#child.kill(signal);
   }
