@@ -94,6 +94,7 @@ export const PODMAN_ENGINE: EngineBehaviour = {
   inspected,
   // Podman 4 has no such call; that of 5 fails for a user without control groups.
   fixedRestarts: true,
+  serverMounts: true,
   // Podman leaves the times to timers of systemd, which a host, a container or a user may not have.
   probe: async (client, container, signal) => {
     await client.run({

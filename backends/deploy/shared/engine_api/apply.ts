@@ -3,7 +3,6 @@
  * ends anywhere leaves the old or the new whole: what the record does not name is removed by the next one.
  */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
-import type { Roles } from "../../../../lib/deploy/caretakers.ts";
 import type { ApplyAction } from "../../../../lib/api/deployment.ts";
 import type { AttachedMount, CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import { isActedOn } from "../../../../lib/deploy/acted_on_labels.ts";
@@ -95,7 +94,7 @@ export class Applier {
     context: ApplyContext,
   ): Promise<ApplyAction> {
     const warnings = this.#check(spec);
-    const roles = this.#parts.companions?.rolesOf(spec.name, context.companion);
+    const { roles, mounting } = this.#parts.companions?.plan(spec.name, context.companion) ?? {};
     using held = await this.binds.hold(spec);
     const { sources } = held;
     requirePlainMounts(spec, sources);
@@ -107,7 +106,8 @@ export class Applier {
     const image = await engine.findImage(spec.image, images, { mayPull, onProgress, signal });
     // An instance that is to have another companion is another one.
     const beside = roles ? { ...env, "svc.companion": JSON.stringify(roles) } : env;
-    const hash = specHash(spec, image.digest, { env: beside, mounts: attached });
+    const mounts = [...attached, ...mounting?.mounts ?? []];
+    const hash = specHash(spec, image.digest, { env: beside, mounts });
     await deployment.look();
     const there = deployment.instances.filter(({ found }) => found)
       .map(({ instance, found }): Member => ({ ...instance, found }));
@@ -127,7 +127,7 @@ export class Applier {
       attachments: await this.#prepare(spec, context.walled),
       fixedRestarts: engine.fixedRestarts,
     };
-    await this.#rollOut(deployment, there, { ...plan, roles }, context, { warnings });
+    await this.#rollOut(deployment, there, { ...plan, roles, mounting }, context, { warnings });
     return fresh ? "created" : "replaced";
   }
 
@@ -150,7 +150,7 @@ export class Applier {
   async #rollOut(
     deployment: Deployment,
     there: readonly Member[],
-    { roles, ...plan }: Plan & { roles?: Roles },
+    { roles, mounting, ...plan }: Plan & Pick<InstanceRecord, "roles" | "mounting">,
     context: ApplyContext,
     reached: Reached,
   ): Promise<void> {
@@ -169,6 +169,7 @@ export class Applier {
         replica,
         hash,
         ...roles && { roles },
+        ...mounting && { mounting },
         ...context.beside && { beside: true as const },
       }));
     const batches = fresh

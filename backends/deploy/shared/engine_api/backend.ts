@@ -114,12 +114,16 @@ class EngineBackend implements DeployBackend {
     return new Companions({ ...options, calls, watch, findImage, log });
   }
 
-  #companionAbilities(): Pick<DeployCaps, "agent" | "companion" | "companionVariable"> {
+  #companionAbilities(): Pick<
+    DeployCaps,
+    "agent" | "companion" | "companionMounts" | "companionVariable"
+  > {
     const { companions: options } = this.#options;
     const companions = this.#companions;
     if (!options || !companions) return {};
     return {
       ...options.moreRoles !== false && { companion: true as const },
+      ...companions.mounts && { companionMounts: true as const },
       companionVariable: options.variable,
       ...companions.always && {
         agent: (name, { instance, ...options }) =>

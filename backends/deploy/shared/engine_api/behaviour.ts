@@ -65,6 +65,8 @@ export interface EngineBehaviour {
    * host uses.
    */
   seesRoutes?(client: DockerClient, attempted: string): Promise<boolean>;
+  /** The callers' files are mounted by the server, and never by companions. */
+  serverMounts?: true;
   /** Throws where the containers' addresses lead nowhere, or to others, from this server. */
   requireReachable?(
     client: DockerClient,

@@ -8,7 +8,7 @@ import { type Lazy, lazy } from "../../../../lib/base/lazy.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
 import { KeyedMutex } from "../../../../lib/base/mutex.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
-import type { CompanionPlan } from "../../../../lib/deploy/backend.ts";
+import type { AttachedMount, CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import type { CaredFor, Caretakers, Roles } from "../../../../lib/deploy/caretakers.ts";
 import {
   ATTACH_MS,
@@ -24,6 +24,7 @@ import type { CompanionCalls, CompanionState } from "./engine.ts";
 import { followRuns } from "./follow.ts";
 import type { EngineImage } from "./images.ts";
 import { type Inspected, isActive, isReady, runs } from "./inspect.ts";
+import { FILES } from "./labels.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
 
@@ -47,7 +48,13 @@ interface Wanted {
   config: string;
 }
 
-const ofInstance = (deployment: string, { key, replica }: InstanceRecord): CaredFor => ({
+/** Of the companion that mounts files for an instance. */
+const filesOf = (key: string) => `${key}${FILES}`;
+
+const ofInstance = (
+  deployment: string,
+  { key, replica }: Pick<InstanceRecord, "key" | "replica">,
+): CaredFor => ({
   ...{ key, deployment },
   instance: instanceId(deployment, replica),
 });
@@ -73,16 +80,38 @@ export class Companions {
     return this.#parts.always;
   }
 
-  /**
-   * The roles of a deployment's companions; undefined: it has none. Throws `prerequisite_missing` before anything is
-   * made.
-   */
-  rolesOf(deployment: string, plan?: CompanionPlan): Roles | undefined {
+  /** True where they mount the callers' own files. */
+  get mounts(): boolean {
+    return this.#parts.always && this.#parts.calls.mount !== undefined;
+  }
+
+  /** What a deployment's instances have beside them. Throws `prerequisite_missing` before anything is made. */
+  plan(deployment: string, plan?: CompanionPlan): Pick<InstanceRecord, "roles" | "mounting"> {
     const { always, caretakers, calls: { folder } } = this.#parts;
-    const roles = { ...always && rolesOfAll(folder), ...plan?.roles as Roles | undefined };
-    if (Object.keys(roles).length === 0) return undefined;
-    caretakers.requireImage(`deploy ${deployment}`);
-    return roles;
+    const { mount, ...asked } = plan?.roles ?? {};
+    const roles = { ...always && rolesOfAll(folder), ...asked as Roles };
+    const some = Object.keys(roles).length > 0;
+    if (some || mount) caretakers.requireImage(`deploy ${deployment}`);
+    return {
+      ...some && { roles },
+      ...mount !== undefined && { mounting: { roles: { mount }, mounts: plan?.mounts } },
+    };
+  }
+
+  /** Has what the instance gets mounted: on the engine's host once this resolves. Throws as {@linkcode begin}. */
+  async mount(
+    deployment: string,
+    { key, replica, mounting }: InstanceRecord,
+    signal?: AbortSignal,
+  ): Promise<AttachedMount[]> {
+    const { calls, caretakers } = this.#parts;
+    if (!mounting || !calls.mount) return [];
+    const of = { ...ofInstance(deployment, { key, replica }), key: filesOf(key) };
+    caretakers.expect(of);
+    const wanted = await this.#wanted(of, mounting.roles as Roles);
+    const folder = await calls.mount({ of, ...wanted });
+    await this.#attached(of, signal);
+    return (mounting.mounts ?? []).map((one) => ({ ...one, source: `${folder}/${one.source}` }));
   }
 
   /** The caretakers of these instances may attach: for those of an earlier server. */
@@ -105,14 +134,17 @@ export class Companions {
    */
   async begin(deployment: string, instance: InstanceRecord, signal?: AbortSignal): Promise<void> {
     if (!instance.roles || !await this.#follow(deployment, instance)) return;
-    const { caretakers } = this.#parts;
-    const { key } = instance;
+    await this.#attached(ofInstance(deployment, instance), signal);
+  }
+
+  /** Resolves when the companion serves. */
+  async #attached(of: CaredFor, signal?: AbortSignal): Promise<void> {
     const over = new AbortController();
     const both = signal ? AbortSignal.any([signal, over.signal]) : over.signal;
     try {
       await Promise.race([
-        caretakers.started(key, both),
-        this.#fails(deployment, instance, both),
+        this.#parts.caretakers.started(of.key, both),
+        this.#fails(of, both),
       ]);
     } finally {
       over.abort();
@@ -120,9 +152,8 @@ export class Companions {
   }
 
   /** Throws `deploy_failed` when the companion has ended, or has not attached in time. */
-  async #fails(deployment: string, instance: InstanceRecord, signal: AbortSignal): Promise<void> {
+  async #fails({ key, deployment, instance }: CaredFor, signal: AbortSignal): Promise<void> {
     const { calls } = this.#parts;
-    const { key } = instance;
     for (const until = performance.now() + ATTACH_MS; performance.now() < until;) {
       await sleep(LOOK_MS, signal);
       const found = await calls.look(key);
@@ -132,7 +163,7 @@ export class Companions {
     await sleep(LOOK_MS, signal);
     const words = await calls.lastWords(key).catch(() => "");
     signal.throwIfAborted();
-    throw notAttached(deployment, ofInstance(deployment, instance).instance, words);
+    throw notAttached(deployment, instance, words);
   }
 
   async #wanted(of: CaredFor, roles: Roles): Promise<Wanted> {
@@ -177,6 +208,7 @@ export class Companions {
       const cared = instances.filter(({ roles }) => roles);
       for (const key of await calls.list(name)) {
         if (cared.some((one) => one.key === key)) continue;
+        if (instances.some((one) => one.mounting && filesOf(one.key) === key)) continue;
         caretakers.forget(key);
         await calls.remove(key, true);
       }

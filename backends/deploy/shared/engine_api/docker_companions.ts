@@ -1,19 +1,36 @@
 /** Companions as containers of an engine with the Docker Engine API. */
 import { ignoringMissing } from "../../../../lib/docker/errors.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { COMPANION_MOUNTS } from "../../../../lib/api/caretaker.ts";
+import type { CaredFor } from "../../../../lib/deploy/caretakers.ts";
 import { COMPANION_PIDS } from "../../../../lib/deploy/companions.ts";
 import { lastWords } from "../../../../lib/docker/last_words.ts";
-import type { CompanionCalls } from "./engine.ts";
+import type { CompanionCalls, CompanionRequest } from "./engine.ts";
 import type { Inspected } from "./inspect.ts";
 import {
   COMPANION_CONFIG,
   COMPANION_DEPLOYMENT,
   COMPANION_KEY,
   COMPANION_SERVER,
+  FILES,
 } from "./labels.ts";
 
 /** The folder that an instance shares with its companion, in both. */
 export const SHARED = "/run/svc/agents";
+
+/** Seconds that such a one may take to unmount: what it leaves, nobody else unmounts. */
+const UNMOUNT = 10;
+
+/** What all companions have. */
+const APART = {
+  // A stop by the server lasts; what ends by itself comes back.
+  RestartPolicy: { Name: "unless-stopped" },
+  ReadonlyRootfs: true,
+  Tmpfs: { "/tmp": "" },
+  CapDrop: ["ALL"],
+  SecurityOpt: ["no-new-privileges"],
+  PidsLimit: COMPANION_PIDS,
+};
 
 const containerOf = (key: string) => `${key}-companion`;
 const volumeOf = (key: string) => `${key}-agents`;
@@ -29,46 +46,65 @@ export function dockerCompanions(client: DockerClient, server: string): Companio
     client.run({
       method: "POST",
       path: `/containers/${containerOf(key)}/${action}`,
-      // It has nothing to end in good order: what it served is gone with its instance.
-      query: { t: 0 },
+      // Others have nothing to end in good order: what they served is gone with their instance.
+      query: { t: key.endsWith(FILES) ? UNMOUNT : 0 },
       attempted: `Cannot ${action} a companion`,
     });
   const drop = (path: string, query: Record<string, boolean>) =>
     client.run({ method: "DELETE", path, query, attempted: "Cannot remove a companion" })
       .catch(ignoringMissing);
+  const makeVolume = ({ key, deployment }: CaredFor) =>
+    client.json<{ Mountpoint: string }>({
+      method: "POST",
+      path: "/volumes/create",
+      json: { Name: volumeOf(key), Driver: "local", Labels: labelled(deployment, key) },
+      attempted: "Cannot make the volume of a companion",
+    });
+  const make = (
+    { of: { key, deployment }, image, env, config }: Omit<CompanionRequest, "container">,
+    hostConfig: Record<string, unknown>,
+  ) =>
+    client.run({
+      path: "/containers/create",
+      query: { name: containerOf(key) },
+      attempted: `Cannot make the companion of ${deployment}`,
+      json: {
+        Image: image.id,
+        Cmd: ["caretaker"],
+        Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+        Labels: { ...labelled(deployment, key), [COMPANION_CONFIG]: config },
+        HostConfig: { ...APART, ...hostConfig },
+      },
+    });
   return {
     folder: SHARED,
-    async prepare({ key, deployment }) {
-      await client.run({
-        path: "/volumes/create",
-        json: { Name: volumeOf(key), Driver: "local", Labels: labelled(deployment, key) },
-        attempted: "Cannot make the volume of a companion",
-      });
-      return volumeOf(key);
+    async prepare(of) {
+      await makeVolume(of);
+      return volumeOf(of.key);
     },
-    async create({ of: { key, deployment }, container, image, env, config }) {
-      await client.run({
-        path: "/containers/create",
-        query: { name: containerOf(key) },
-        attempted: `Cannot make the companion of ${deployment}`,
-        json: {
-          Image: image.id,
-          Cmd: ["caretaker"],
-          Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
-          Labels: { ...labelled(deployment, key), [COMPANION_CONFIG]: config },
-          HostConfig: {
-            NetworkMode: `container:${container}`,
-            Mounts: [{ Type: "volume", Source: volumeOf(key), Target: SHARED }],
-            // A stop by the server lasts; what ends by itself comes back.
-            RestartPolicy: { Name: "unless-stopped" },
-            ReadonlyRootfs: true,
-            Tmpfs: { "/tmp": "" },
-            CapDrop: ["ALL"],
-            SecurityOpt: ["no-new-privileges"],
-            PidsLimit: COMPANION_PIDS,
-          },
-        },
+    async create({ container, ...request }) {
+      await make(request, {
+        NetworkMode: `container:${container}`,
+        Mounts: [{ Type: "volume", Source: volumeOf(request.of.key), Target: SHARED }],
       });
+    },
+    async mount(request) {
+      // By its folder: volumes carry no mounts to the host.
+      const { Mountpoint } = await makeVolume(request.of);
+      await make(request, {
+        Mounts: [{
+          ...{ Type: "bind", Source: Mountpoint, Target: COMPANION_MOUNTS },
+          BindOptions: { Propagation: "rshared" },
+        }],
+        CapAdd: ["SYS_ADMIN"],
+        Devices: [{
+          ...{ PathOnHost: "/dev/fuse", PathInContainer: "/dev/fuse", CgroupPermissions: "rwm" },
+        }],
+        // AppArmor's profile for containers permits no mount.
+        SecurityOpt: [...APART.SecurityOpt, "apparmor=unconfined"],
+      });
+      await act(request.of.key, "restart");
+      return Mountpoint;
     },
     async look(key) {
       const found = await client.json<Inspected>({
@@ -88,6 +124,7 @@ export function dockerCompanions(client: DockerClient, server: string): Companio
     restart: (key) => act(key, "restart"),
     stop: (key) => act(key, "stop"),
     async remove(key, withVolume) {
+      if (key.endsWith(FILES)) await act(key, "stop").catch(ignoringMissing);
       await drop(`/containers/${containerOf(key)}`, { force: true, v: true });
       if (withVolume) await drop(`/volumes/${volumeOf(key)}`, { force: false });
     },

@@ -110,7 +110,8 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
   const store = imageAbilities(client, { folder: join(folder, "exports"), log });
   const images = new DeployImages(client, config.maxUnpackedBytes);
   const place = lazy(() => serverPlace(client, config));
-  const companions = dockerCompanions(client, server);
+  const { mount, ...others } = dockerCompanions(client, server);
+  const companions = { ...others, ...!behaviour.serverMounts && { mount } };
   const { requireReachable } = behaviour;
   return {
     name: behaviour.name,

@@ -50,6 +50,16 @@ export interface CompanionState {
   config: string;
 }
 
+export interface CompanionRequest {
+  of: CaredFor;
+  /** The instance's. */
+  container: string;
+  image: EngineImage;
+  env: Readonly<Record<string, string>>;
+  /** Of what it is made. */
+  config: string;
+}
+
 /** The calls that make companions. `key`: of the instance. */
 export interface CompanionCalls {
   /** The folder that an instance shares with its companion, in both. */
@@ -57,13 +67,12 @@ export interface CompanionCalls {
   /** Makes the volume that the instance and its companion share, and gives its name. Idempotent. */
   prepare(of: CaredFor): Promise<string>;
   /** Makes a companion in the network namespace of the instance's container; it is not started. */
-  create(request: {
-    of: CaredFor;
-    container: string;
-    image: EngineImage;
-    env: Readonly<Record<string, string>>;
-    config: string;
-  }): Promise<void>;
+  create(request: CompanionRequest): Promise<void>;
+  /**
+   * Makes and starts a companion that mounts files: in a network of its own, as its instance comes after it. Gives the
+   * folder of its mounts on the engine's host. Absent: companions of this engine mount nothing.
+   */
+  mount?(request: Omit<CompanionRequest, "container">): Promise<string>;
   look(key: string): Promise<CompanionState | undefined>;
   /** Starts it in the namespace that its instance has now. */
   restart(key: string): Promise<void>;

@@ -20,6 +20,9 @@ export const COMPANION_KEY = `${PREFIX}companion.of`;
 /** Hash of what a companion was made of. */
 export const COMPANION_CONFIG = `${PREFIX}companion.config`;
 
+/** The end of the key of a companion that mounts files for the instance that the key begins with. */
+export const FILES = ".files";
+
 /** Sources of the mounts that the server itself added to the spec's, as JSON. Empty: there are none. */
 export const ATTACHED = `${PREFIX}attached`;
 

@@ -1,6 +1,7 @@
 /** What the server remembers of a deployment; the engine knows the rest. */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { PublishedPort } from "../../../../lib/api/deployment.ts";
+import type { CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import type { Roles } from "../../../../lib/deploy/caretakers.ts";
 
 export interface InstanceRecord {
@@ -15,6 +16,8 @@ export interface InstanceRecord {
   yielding?: true;
   /** Of its companion; absent: it has none. */
   roles?: Roles;
+  /** What a companion of its own mounts for it: it is there before the instance, and as long. */
+  mounting?: CompanionPlan;
   /** The server runs something in its network namespace. */
   beside?: true;
 }

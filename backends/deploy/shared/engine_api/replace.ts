@@ -130,7 +130,9 @@ export class Replacer {
     await this.#parts.binds.recheck(plan.spec, plan.sources);
     await allOrFirstError(made.map(async (one) => {
       const shared = one.roles && await this.#parts.companions?.prepare(plan.spec.name, one);
-      const request = { ...plan, replica: one.replica, rehearsal, shared };
+      const mounted = await this.#parts.companions?.mount(plan.spec.name, one, signal) ?? [];
+      const attached = [...plan.attached, ...mounted];
+      const request = { ...plan, attached, replica: one.replica, rehearsal, shared };
       one.container = await this.containers.create(request, one.key, signal);
       if (plan.fixedRestarts) this.#parts.engine.watch.onTrial(one.container, true);
     }));
@@ -229,7 +231,12 @@ export class Replacer {
     plan: Plan,
     context: ReplaceContext,
   ): Promise<void> {
-    const tried = made.map((one) => ({ ...one, key: `${one.key}-trial`, roles: undefined }));
+    const tried = made.map((one) => ({
+      ...one,
+      key: `${one.key}-trial`,
+      roles: undefined,
+      mounting: undefined,
+    }));
     try {
       await this.#make(tried, plan, context, true);
       await this.#begin(deployment, tried, plan, context);
