@@ -32,8 +32,8 @@ export interface BuildInputs {
   }>;
   /** The context as an archive; read once. */
   archive?: ReadableStream<Uint8Array>;
-  /** By id. */
-  secrets: ReadonlyMap<string, () => Promise<Uint8Array>>;
+  /** By id. One that turns out not to be there resolves to undefined. */
+  secrets: ReadonlyMap<string, () => Promise<Uint8Array | undefined>>;
   /** Connections to SSH agents by id. */
   agents: ReadonlyMap<string, ConnectAgent>;
   signal: AbortSignal;
@@ -127,15 +127,15 @@ class Answers {
   async #secret(id: string, stream: Duplex): Promise<void> {
     const read = this.#inputs.secrets.get(id);
     if (!read) return await writeLine(stream, { found: false } satisfies Found);
-    let bytes: Uint8Array;
+    let bytes: Uint8Array | undefined;
     try {
       bytes = await read();
     } catch (error) {
       const problem = toProblem(asSvcError(error, `Cannot read secret ${id}`));
       return await writeLine(stream, { found: false, error: problem } satisfies Found);
     }
-    await writeLine(stream, { found: true } satisfies Found);
-    await stream.write(bytes);
+    await writeLine(stream, { found: bytes !== undefined } satisfies Found);
+    if (bytes) await stream.write(bytes);
   }
 }
 

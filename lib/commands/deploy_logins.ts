@@ -3,7 +3,8 @@ import type { Client } from "../client/client.ts";
 import type { SpecBody } from "../client/deployments.ts";
 import type { Io } from "../base/terminal.ts";
 import { parseReference } from "../oci/reference.ts";
-import { isSafe, loginsFor } from "./build/logins.ts";
+import { isSafe } from "../client/named_images.ts";
+import { loginsFor } from "./build/logins.ts";
 import type { Environment } from "./command.ts";
 
 /** The image of a spec that is sent unread; only the server can tell what else YAML can mean. */

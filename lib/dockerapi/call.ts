@@ -9,6 +9,7 @@ import type { Answer, Call, Taking } from "./route.ts";
 import type { Found } from "./router.ts";
 import { serverHeaders } from "./server_headers.ts";
 
+const RAW = "application/vnd.docker.raw-stream";
 const MAX_JSON = 16 << 20;
 /** Bytes of a refused body, and milliseconds, for which a client is listened to so that it reads the refusal. */
 const MAX_DRAIN = 256 << 20;
@@ -71,6 +72,11 @@ export class NodeCall implements Call {
     return Array.isArray(value) ? value[0] : value;
   }
 
+  headers(name: string): string[] {
+    const { rawHeaders } = this.#message;
+    return rawHeaders.filter((_, at) => at % 2 === 1 && rawHeaders[at - 1].toLowerCase() === name);
+  }
+
   flag(name: string, otherwise = false): boolean {
     const value = this.query.get(name);
     if (value === null || value === "") return otherwise;
@@ -124,25 +130,34 @@ export class NodeCall implements Call {
   }
 
   take(taking?: Taking): Promise<Duplex> {
+    const { response } = this.#outlet;
+    if (!response) return Promise.resolve(socketDuplex(this.#upgraded(taking)));
     this.#taken = true;
-    const { response, socket, head } = this.#outlet;
-    const type = taking?.type ?? "application/vnd.docker.raw-stream";
-    socket.setTimeout(0);
-    if (response) {
-      response.writeHead(200, { "content-type": type, ...serverHeaders() });
-      response.flushHeaders();
-      return Promise.resolve(exchangeDuplex(this.#message, response));
-    }
+    this.#outlet.socket.setTimeout(0);
+    response.writeHead(200, { "content-type": taking?.type ?? RAW, ...serverHeaders() });
+    response.flushHeaders();
+    return Promise.resolve(exchangeDuplex(this.#message, response));
+  }
+
+  takeSocket(): Socket {
+    if (!this.#outlet.response) return this.#upgraded();
+    throw new SvcError("argument_invalid", `Cannot ${this.path}: the request has no upgrade`);
+  }
+
+  #upgraded(taking?: Taking): Socket {
+    this.#taken = true;
+    const { socket, head } = this.#outlet;
     const protocol = this.upgrade!;
+    socket.setTimeout(0);
     const lines = [
       "HTTP/1.1 101 UPGRADED",
-      ...(protocol === "tcp" ? [`Content-Type: ${type}`] : []),
+      ...(protocol === "tcp" ? [`Content-Type: ${taking?.type ?? RAW}`] : []),
       "Connection: Upgrade",
       `Upgrade: ${protocol}`,
     ];
     socket.write(`${lines.join("\r\n")}\r\n\r\n`);
     if (head?.length) socket.unshift(head);
-    return Promise.resolve(socketDuplex(socket));
+    return socket;
   }
 
   async answer(answer: Answer): Promise<void> {

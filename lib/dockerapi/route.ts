@@ -2,6 +2,7 @@
  * The routes of the Docker Engine API as data. A family of routes is one file with one list, which routes.ts puts
  * together; a route's handler gets the {@linkcode Call} and what all routes share, the {@linkcode DockerApi}.
  */
+import type { Socket } from "node:net";
 import type { Duplex } from "../wire/duplex.ts";
 import type { DockerApi } from "./api.ts";
 
@@ -37,6 +38,8 @@ export interface Call {
   readonly params: Readonly<Record<string, string>>;
   /** The first value of a header, by its lower-case name. */
   header(name: string): string | undefined;
+  /** All values of a header, by its lower-case name. */
+  headers(name: string): string[];
   /** True for "1", "true", "True", "t". Absent: `otherwise`. */
   flag(name: string, otherwise?: boolean): boolean;
   /** The parameter `filters`: lists of values by their names. Throws `argument_invalid`. */
@@ -55,6 +58,8 @@ export interface Call {
    * answer is not used.
    */
   take(taking?: Taking): Promise<Duplex>;
+  /** The same as the bare socket, of a request with an upgrade. */
+  takeSocket(): Socket;
 }
 
 export type Handler = (call: Call, api: DockerApi) => Promise<Answer | void>;

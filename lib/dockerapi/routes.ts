@@ -2,6 +2,8 @@
  * All routes of the Docker API. Containers, networks and volumes have their families in folders of their own;
  * images and builds add theirs here.
  */
+import { BUILD_ROUTES } from "./build/routes.ts";
+import { BUILDKIT_ROUTES } from "./buildkit/routes.ts";
 import { IMAGE_ROUTES } from "./images/routes.ts";
 import { CONTAINER_ROUTES } from "./containers/routes.ts";
 import { EVENT_ROUTES } from "./events/routes.ts";
@@ -18,6 +20,8 @@ export const ROUTES: readonly ApiRoute[] = [
   ...CONTAINER_ROUTES,
   ...NETWORK_ROUTES,
   ...VOLUME_ROUTES,
+  ...BUILD_ROUTES,
+  ...BUILDKIT_ROUTES,
   // Last: a path that something serves is not refused.
   ...REFUSED_ROUTES,
 ];

@@ -76,10 +76,6 @@ export class Client implements AsyncDisposable {
     }
   }
 
-  get pid(): number {
-    return this.#child.pid;
-  }
-
   kill(signal: Deno.Signal): void {
     this.#child.kill(signal);
   }

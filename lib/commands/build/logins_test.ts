@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { checkLogins, loginsHeader, readLogins } from "../../api/build_logins.ts";
 import type { Io } from "../../base/terminal.ts";
-import { imagesOf, loginsFor } from "./logins.ts";
+import { imagesOf } from "../../client/named_images.ts";
+import { loginsFor } from "./logins.ts";
 
 Deno.test("logins: of the registries that a build names, over a connection that nobody reads", async () => {
   const home = await Deno.makeTempDir({ prefix: "svc-logins-" });

@@ -15,7 +15,7 @@ const PING = {
   "cache-control": "no-cache, no-store, must-revalidate",
   pragma: "no-cache",
   // Clients choose their builder by it: 2 is BuildKit, whose session this API speaks.
-  "builder-version": "1",
+  "builder-version": "2",
   swarm: "inactive",
 };
 

@@ -92,7 +92,8 @@ export class Call<In extends object, Out> implements Disposable {
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof SvcError) throw error;
-      throw lost(error);
+      // A server that has answered resets a stream whose caller has not ended its own side.
+      if (this.#status === undefined) throw lost(error);
     }
     signal?.throwIfAborted();
     if (this.#status === undefined) throw lost();

@@ -13,13 +13,12 @@ const MAX_MESSAGE = 16 << 20;
 const UNIMPLEMENTED = 12;
 const UNKNOWN = 2;
 
-/** gRPC's statuses of our codes; all others are UNKNOWN, whose text callers show as it is. */
+/** gRPC's statuses of our codes; all others are UNKNOWN, whose text callers show without the status. */
 const STATUSES: Partial<Record<ErrorCode, number>> = {
   cancelled: 1,
   argument_invalid: 3,
   not_found: 5,
   denied: 7,
-  unsupported: UNIMPLEMENTED,
   unavailable: 14,
 };
 
