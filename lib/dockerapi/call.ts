@@ -49,7 +49,8 @@ export class NodeCall implements Call {
     this.query = new URL(message.url ?? "/", "http://docker").searchParams;
     ({ params: this.params, path: this.path, version: this.version } = found);
     this.signal = AbortSignal.any([this.#gone.signal, ending]);
-    outlet.socket.once(
+    // A connection may carry many requests.
+    (outlet.response ?? outlet.socket).once(
       "close",
       () => this.#gone.abort(new DOMException("the client has gone", "AbortError")),
     );

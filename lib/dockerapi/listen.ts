@@ -51,8 +51,6 @@ async function clear(path: string): Promise<void> {
 
 async function serve(message: IncomingMessage, outlet: Outlet, options: ListenOptions) {
   const { router, api, signal } = options;
-  // A connection that breaks is told by the reads and writes that it broke.
-  outlet.socket.on("error", () => {});
   let call: NodeCall | undefined;
   const none = { route: undefined!, version: "", path: "", params: {} };
   try {
@@ -80,6 +78,8 @@ export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
   server.timeout = server.requestTimeout = server.keepAliveTimeout = 0;
   server.on("connection", (socket: Socket) => {
     sockets.add(socket);
+    // A connection that breaks is told by the reads and writes that it broke.
+    socket.on("error", () => {});
     socket.once("close", () => sockets.delete(socket));
     if (permitted?.(socket) === false) socket.destroy();
   });

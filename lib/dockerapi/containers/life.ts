@@ -7,7 +7,7 @@ import { readEvents } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
 import type { Containers } from "./containers.ts";
 import type { ContainerRecord } from "./record.ts";
-import { exitCodeOf, isUp, type Seen, seenOf, shownLabels } from "./seen.ts";
+import { exitCodeOf, isUp, type Seen, seenOf } from "./seen.ts";
 
 /** Milliseconds before a broken stream of events is opened again. */
 const PAUSE_MS = 250;
@@ -20,7 +20,7 @@ export type WaitCondition = "not-running" | "next-exit" | "removed";
 
 /** Attributes of the container's events. */
 export const attributesOf = ({ config, image, name }: ContainerRecord): Record<string, string> => ({
-  ...shownLabels(config.Labels ?? {}),
+  ...config.Labels,
   ...{ image, name },
 });
 

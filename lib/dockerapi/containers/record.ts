@@ -48,3 +48,23 @@ export interface ContainerRecord {
 
 /** Labels of a container's deployment, by which it is found again where its record is lost. */
 export const LABELS = { id: "svc.docker.id", name: "svc.docker.name" } as const;
+
+/**
+ * Before the names of labels that clients give, on the server: programs beside an engine act on labels by their names,
+ * for which reason a server permits few of them (SVC_ALLOW_PRIVILEGED). Nothing acts on these.
+ */
+const GIVEN = "svc.docker.label.";
+
+type Labels = Record<string, string>;
+
+export const keptLabels = (labels: Labels | null | undefined): Labels =>
+  Object.fromEntries(Object.entries(labels ?? {}).map(([name, value]) => [GIVEN + name, value]));
+
+/** As they were given. */
+export const givenLabels = (labels: Labels): Labels =>
+  Object.fromEntries(
+    Object.entries(labels).flatMap(([name, value]) => {
+      if (name.startsWith(GIVEN)) return [[name.slice(GIVEN.length), value]];
+      return name.startsWith("svc.docker.") ? [] : [[name, value]];
+    }),
+  );

@@ -1,7 +1,7 @@
 /** Containers as they are now: a record, and what the server says of its deployment. */
 import type { DeploymentStatus, InstanceStatus } from "../../api/deployment.ts";
 import { idOf } from "../ids.ts";
-import { type ContainerRecord, LABELS } from "./record.ts";
+import { type ContainerRecord, givenLabels, LABELS } from "./record.ts";
 
 export interface Seen {
   record: ContainerRecord;
@@ -33,7 +33,7 @@ export const exitCodeOf = ({ instance }: Seen) =>
 function foreign(status: DeploymentStatus, instance: InstanceStatus | undefined): ContainerRecord {
   const { labels = {}, name } = status;
   const known = labels[LABELS.id];
-  const own = { Image: status.image, Labels: shownLabels(labels) };
+  const own = { Image: status.image, Labels: givenLabels(labels) };
   return {
     id: known ?? idOf(`${name} ${status.createdAt} ${instance?.id ?? ""}`),
     name: labels[LABELS.name] ?? instance?.id ?? name,
@@ -48,10 +48,6 @@ function foreign(status: DeploymentStatus, instance: InstanceStatus | undefined)
     started: instance !== undefined && instance.state !== "created",
   };
 }
-
-/** The labels that were given. */
-export const shownLabels = (labels: Readonly<Record<string, string>>): Record<string, string> =>
-  Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith("svc.docker.")));
 
 /** All containers of a deployment. */
 export function seenOf(status: DeploymentStatus, record: ContainerRecord | undefined): Seen[] {

@@ -3,7 +3,7 @@ import type { DeploySpec, HealthcheckSpec, NetworkSpec, PortSpec } from "../../a
 import { SvcError } from "../../base/errors.ts";
 import { short } from "../ids.ts";
 import type { NetworkRecord } from "../networks/record.ts";
-import { type ContainerRecord, LABELS } from "./record.ts";
+import { type ContainerRecord, keptLabels, LABELS } from "./record.ts";
 import type { ContainerConfig, EndpointSettings, HostConfig } from "./request.ts";
 import type { Storage } from "./storage.ts";
 
@@ -136,7 +136,7 @@ function networkOf(
       internal: known.internal,
       attachable: known.attachable,
       enableIPv6: known.enableIPv6,
-      labels: full(known.labels),
+      labels: full(keptLabels(known.labels)),
       subnet: known.subnet,
       gateway: known.gateway,
       ipRange: known.ipRange,
@@ -260,7 +260,7 @@ export function containerSpec(options: SpecOptions): DeploySpec {
     networks: networksOf(options),
     ...restartOf(host),
     replicas: 1,
-    labels: { ...given.Labels, [LABELS.id]: record.id, [LABELS.name]: record.name },
+    labels: { ...keptLabels(given.Labels), [LABELS.id]: record.id, [LABELS.name]: record.name },
   };
 }
 

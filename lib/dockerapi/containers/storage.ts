@@ -4,7 +4,7 @@ import { SvcError } from "../../base/errors.ts";
 import { posix } from "../../base/path.ts";
 import { idOf } from "../ids.ts";
 import type { VolumeRecord } from "../volumes/record.ts";
-import type { MountPoint } from "./record.ts";
+import { keptLabels, type MountPoint } from "./record.ts";
 import type { ContainerConfig, DockerMount, HostConfig } from "./request.ts";
 
 export interface Storage {
@@ -88,7 +88,7 @@ class Reading {
     const own = {
       ...driver && driver !== "local" && { driver },
       ...driverOpts && Object.keys(driverOpts).length > 0 && { driverOpts },
-      ...labels && Object.keys(labels).length > 0 && { labels },
+      ...labels && Object.keys(labels).length > 0 && { labels: keptLabels(labels) },
     };
     const spec = { name, target, ...readOnly && { readOnly }, ...own, ...more };
     this.result.volumes.push(spec);
@@ -145,7 +145,7 @@ class Reading {
       return this.volume(Source, target, ReadOnly, {
         ...driver && driver !== "local" && { driver },
         ...driverOpts && Object.keys(driverOpts).length > 0 && { driverOpts },
-        ...Labels && Object.keys(Labels).length > 0 && { labels: Labels },
+        ...Labels && Object.keys(Labels).length > 0 && { labels: keptLabels(Labels) },
       });
     }
     if (Type === "tmpfs") {

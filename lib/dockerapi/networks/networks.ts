@@ -3,6 +3,7 @@ import type { NetworkStatus } from "../../api/workload.ts";
 import { SvcError } from "../../base/errors.ts";
 import { join } from "../../base/path.ts";
 import { listManaged, removeManaged } from "../../client/workloads.ts";
+import { givenLabels } from "../containers/record.ts";
 import type { DockerApi } from "../api.ts";
 import { idOf } from "../ids.ts";
 import { Records } from "../records.ts";
@@ -64,7 +65,7 @@ export class Networks {
     const { driver = "bridge", internal = false, labels = {}, subnet, gateway } = status ?? {};
     return {
       ...predefined(name),
-      ...{ driver: driver || "bridge", internal, labels },
+      ...{ driver: driver || "bridge", internal, labels: givenLabels(labels) },
       ...record,
       ...subnet && { subnet },
       ...gateway && { gateway },

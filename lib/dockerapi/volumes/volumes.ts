@@ -3,6 +3,7 @@ import type { VolumeStatus } from "../../api/workload.ts";
 import { SvcError } from "../../base/errors.ts";
 import { join } from "../../base/path.ts";
 import { listManaged, removeManaged } from "../../client/workloads.ts";
+import { givenLabels } from "../containers/record.ts";
 import type { DockerApi } from "../api.ts";
 import { Records } from "../records.ts";
 import type { VolumeRecord } from "./record.ts";
@@ -35,7 +36,8 @@ export class Volumes {
       throw error;
     }) as VolumeStatus[];
     const server: ShownVolume[] = listed.map(({ name, driver, createdAt, labels, size }) => ({
-      ...{ name, driver: driver || "local", driverOpts: {}, labels, created: createdAt ?? "" },
+      ...{ name, driver: driver || "local", driverOpts: {}, labels: givenLabels(labels) },
+      ...{ created: createdAt ?? "" },
       ...size !== undefined && { size },
       ...this.#records.get(name),
     }));
