@@ -4,7 +4,7 @@ import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { acquireLock, type FileLock } from "../base/lock.ts";
 import { makeRuntimeFolder } from "../base/runtime_folder.ts";
-import { peerUid } from "../sys/peer_uid.ts";
+import { uidOfPeer } from "../sys/peer_uid.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import { socketDuplex } from "../wire/socket_duplex.ts";
@@ -29,17 +29,6 @@ export interface AgentOptions extends Pick<HoldingsOptions, "holders" | "log" | 
   signal: AbortSignal;
   /** The user at the other end of a socket; undefined: the system does not tell. */
   uidOf?: (socket: Socket) => number | undefined;
-}
-
-interface Handle {
-  fd?: number;
-}
-
-/** Linux tells; elsewhere the folder's permissions are what keeps others out. */
-function uidOfPeer(socket: Socket): number | undefined {
-  if (Deno.build.os !== "linux") return undefined;
-  const { fd = -1 } = (socket as unknown as { _handle?: Handle })._handle ?? {};
-  return peerUid(fd);
 }
 
 class Agent {

@@ -25,6 +25,8 @@ import { type Answer, exchange, type Outcome } from "./exchange.ts";
 const OLDEST = "1.41";
 /** The newest version that svc knows: Docker 28.3. */
 const NEWEST = "1.51";
+/** The name of svc's own API among its components (lib/dockerapi/system/routes.ts). */
+export const OWN_NAME = "svc";
 /** Milliseconds until the head of an answer. */
 const HEAD_MS = 120_000;
 /** Bytes of an answer that is read as a whole. */
@@ -128,6 +130,14 @@ export class DockerClient implements AsyncDisposable {
       unversioned: true,
       attempted,
     });
+    // `svc daemon docker` speaks this API for a svc server, which may be this one: each call would lead in a circle.
+    if (found.Components?.some(({ Name }) => Name === OWN_NAME)) {
+      throw new SvcError(
+        "config_invalid",
+        `${attempted}: at ${this.words.address} is svc itself, which would deploy to itself`,
+        { help: "set DOCKER_HOST to the engine's own address; `svc daemon docker` is for clients" },
+      );
+    }
     const { ApiVersion: newest, MinAPIVersion: oldest = OLDEST, Version: version } = found;
     if (typeof newest !== "string" || !/^\d+\.\d+$/.test(newest)) {
       throw rubbish(this.words, attempted, "without a version of its API");

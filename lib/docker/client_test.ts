@@ -46,6 +46,14 @@ Deno.test("a daemon whose API svc does not have is refused", async () => {
   await rejects(daemon.client.daemon(), withCode("upstream_failed", /without a version/));
 });
 
+Deno.test("svc's own API is no engine: a server does not deploy to itself", async () => {
+  await using daemon = await scriptedDaemon((call) => call.json([]), {
+    version: { ApiVersion: "1.51", MinAPIVersion: "1.24", Components: [{ Name: "svc" }] },
+  });
+  const asked = daemon.client.json({ path: "/containers/json", attempted });
+  await rejects(asked, withCode("config_invalid", /is svc itself/));
+});
+
 Deno.test("the daemon's errors keep its words and get a code", async () => {
   const codes = {
     400: "argument_invalid",

@@ -4,6 +4,7 @@ import { connect, type Socket } from "node:net";
 import type { Buffer } from "node:buffer";
 import { dirname } from "../base/path.ts";
 import { asSvcError, SvcError, systemCode } from "../base/errors.ts";
+import { uidOfPeer } from "../sys/peer_uid.ts";
 import type { DockerApi } from "./api.ts";
 import { messageOf, NodeCall, type Outlet } from "./call.ts";
 import type { Router } from "./router.ts";
@@ -16,8 +17,8 @@ export interface ListenOptions {
   router: Router;
   /** Ends all calls. */
   signal: AbortSignal;
-  /** Whether the process at the other end may speak; undefined: its user cannot be told. */
-  permitted?: (socket: Socket) => boolean | undefined;
+  /** The user at the other end of a socket; undefined: the system does not tell. */
+  uidOf?: (socket: Socket) => number | undefined;
 }
 
 /** True where somebody answers on the socket. */
@@ -67,9 +68,12 @@ async function serve(message: IncomingMessage, outlet: Outlet, options: ListenOp
   }
 }
 
+/** This user, and root, who could be this user. */
+const maySpeak = (uid: number | undefined) => uid === undefined || uid === 0 || uid === Deno.uid();
+
 /** Listens, for this user alone (0600). Disposing ends all connections. */
 export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
-  const { path, permitted } = options;
+  const { path, uidOf = uidOfPeer } = options;
   await Deno.mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await clear(path);
   const sockets = new Set<Socket>();
@@ -81,7 +85,7 @@ export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
     // A connection that breaks is told by the reads and writes that it broke.
     socket.on("error", () => {});
     socket.once("close", () => sockets.delete(socket));
-    if (permitted?.(socket) === false) socket.destroy();
+    if (!maySpeak(uidOf(socket))) socket.destroy();
   });
   server.on("request", (message, response) => {
     void serve(message, { response, socket: message.socket as Socket }, options);

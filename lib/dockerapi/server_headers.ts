@@ -2,10 +2,7 @@
 import { buildInfo } from "../base/build_info.ts";
 import { MAX_VERSION } from "./versions.ts";
 
-/**
- * `Server` names svc: a server's own dockerhost backend refuses an engine that is svc itself
- * (lib/docker/own_api.ts), which would lead in a circle.
- */
+/** `Server` names svc, as the components of `/version` do. */
 export const serverHeaders = (): Record<string, string> => ({
   "api-version": MAX_VERSION,
   "ostype": "linux",

@@ -1,4 +1,5 @@
 /** Who is at the other end of a Unix socket: the kernel's word (SO_PEERCRED), which the other end cannot change. */
+import type { Socket } from "node:net";
 import { libc } from "./libc.ts";
 
 const SOL_SOCKET = 1;
@@ -14,4 +15,15 @@ export function peerUid(fd: number): number {
     throw new Error("the socket has no peer");
   }
   return credentials[1];
+}
+
+interface Handle {
+  fd?: number;
+}
+
+/** The user at the other end; undefined where the system does not tell, and the socket's permissions are what counts. */
+export function uidOfPeer(socket: Socket): number | undefined {
+  if (Deno.build.os !== "linux") return undefined;
+  const { fd = -1 } = (socket as unknown as { _handle?: Handle })._handle ?? {};
+  return peerUid(fd);
 }

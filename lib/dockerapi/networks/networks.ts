@@ -93,13 +93,18 @@ export class Networks {
     throw new SvcError("not_found", `network ${wanted} not found`);
   }
 
-  /** Throws `not_found` for one that is not there. */
+  /**
+   * Throws `argument_invalid` for one that is not there: at "not found", docker's clients pull the image and try
+   * again.
+   */
   async require(names: readonly string[], signal?: AbortSignal): Promise<void> {
     const wanted = names.filter((name) => !isPredefined(name) && !/^(container|ns):/.test(name));
     if (wanted.length === 0) return;
     const there = new Set((await this.all(signal)).map(({ name }) => name));
     const missing = wanted.find((name) => !there.has(name));
-    if (missing !== undefined) throw new SvcError("not_found", `network ${missing} not found`);
+    if (missing !== undefined) {
+      throw new SvcError("argument_invalid", `network ${missing} not found`);
+    }
   }
 
   async save(record: NetworkRecord): Promise<void> {

@@ -1,6 +1,7 @@
 /** `/_ping`, `/version`, `/info`, `/auth`. */
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
+import { OWN_NAME } from "../../docker/client.ts";
 import type { DockerApi } from "../api.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { df, info } from "./info.ts";
@@ -30,7 +31,7 @@ async function version(call: Call, api: DockerApi): Promise<Answer> {
       Platform: { Name: "svc" },
       // Its name tells other programs, and svc's own dockerhost backend, whose API it is.
       Components: [
-        { Name: "svc", Version: version, Details: { ...details, GitCommit: commit } },
+        { Name: OWN_NAME, Version: version, Details: { ...details, GitCommit: commit } },
         ...server ? [{ Name: "svc-server", Version: server.version, Details: {} }] : [],
       ],
       Version: version,

@@ -1,0 +1,130 @@
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { SvcError } from "../base/errors.ts";
+import type { DockerApi } from "./api.ts";
+import { listen, type ListenOptions } from "./listen.ts";
+import type { ApiRoute } from "./route.ts";
+import { Router } from "./router.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+const ROUTES: ApiRoute[] = [
+  { method: "GET", path: "/hello", handler: () => Promise.resolve({ json: { hello: true } }) },
+  {
+    method: "POST",
+    path: "/refuses",
+    handler: () => Promise.reject(new SvcError("conflict", "Cannot: no", { help: "" })),
+  },
+  {
+    method: "POST",
+    path: "/echo",
+    async handler(call) {
+      const body = await call.json<{ greet: string }>();
+      const connection = await call.take();
+      await connection.write(bytes(body?.greet ?? ""));
+      for (let part = await connection.read(); part; part = await connection.read()) {
+        await connection.write(part);
+      }
+      await connection.closeWrite();
+    },
+  },
+  {
+    method: "GET",
+    path: "/filters",
+    handler: (call) => Promise.resolve({ json: Object.fromEntries(call.filters()) }),
+  },
+];
+
+async function serving(
+  run: (path: string, client: Deno.HttpClient) => Promise<void>,
+  more: Partial<ListenOptions> = {},
+) {
+  const folder = await Deno.makeTempDir({ prefix: "svc-dockerapi-" });
+  const path = join(folder, "sub", "docker.sock");
+  const api = { warn: () => {} } as unknown as DockerApi;
+  const { signal } = new AbortController();
+  const options = { path, api, signal, router: new Router(ROUTES), ...more };
+  const client = Deno.createHttpClient({ proxy: { transport: "unix", path } });
+  try {
+    await using _listening = await listen(options);
+    await run(path, client);
+  } finally {
+    client.close();
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** All that comes back for what is sent, which ends with the last part. */
+function talk(path: string, parts: readonly string[]): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  let text = "";
+  const socket = connect({ path, allowHalfOpen: true });
+  socket.on("error", reject);
+  socket.on("close", () => resolve(text));
+  socket.on("data", (data) => text += data);
+  socket.on("end", () => socket.end());
+  for (const part of parts) socket.write(part);
+  socket.end();
+  return promise;
+}
+
+Deno.test("docker API: the socket is this user's, answers, and a refusal is docker's", () =>
+  serving(async (path, client) => {
+    assert.equal((await Deno.stat(path)).mode! & 0o777, 0o600);
+    const hello = await fetch("http://docker/v1.41/hello", { client });
+    assert.match(hello.headers.get("server")!, /^svc\//);
+    assert.deepEqual(await hello.json(), { hello: true });
+    const filters = encodeURIComponent('{"label":{"a":true},"status":["b"]}');
+    const read = await fetch(`http://docker/filters?filters=${filters}`, { client });
+    assert.deepEqual(await read.json(), { label: ["a"], status: ["b"] });
+    const wrong = await fetch("http://docker/filters?filters=[1", { client });
+    assert.equal(wrong.status, 400);
+    await wrong.body?.cancel();
+    // More than the connection holds: who still sends reads the refusal all the same.
+    const body = new Uint8Array(8 << 20);
+    const refused = await fetch("http://docker/refuses", { method: "POST", body, client });
+    assert.equal(refused.status, 409);
+    assert.deepEqual(await refused.json(), { message: "Cannot: no" });
+  }));
+
+Deno.test("docker API: a connection is taken over behind the request's body", () =>
+  serving(async (path) => {
+    const head = (more: string) =>
+      `POST /echo HTTP/1.1\r\nHost: d\r\n${more}Content-Length: 14\r\n\r\n{"greet":"hi"}`;
+    const upgrade = "Connection: Upgrade\r\nUpgrade: tcp\r\n";
+    const answer = await talk(path, [head(upgrade), "typed"]);
+    assert.match(answer, /^HTTP\/1\.1 101 UPGRADED\r\n/);
+    assert.match(answer, /\r\n\r\nhityped$/);
+    const refused = await talk(path, [`POST /refuses HTTP/1.1\r\nHost: d\r\n${upgrade}\r\n`]);
+    assert.match(refused, /^HTTP\/1\.1 409 [^]*"Cannot: no"/);
+  }));
+
+Deno.test("docker API: another user is not spoken to", () =>
+  serving(async (path) => {
+    const request = "GET /hello HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n";
+    assert.equal(await talk(path, [request]).catch(() => ""), "");
+  }, { uidOf: () => 12345 }));
+
+Deno.test("docker API: a dead socket is replaced; what is in use, or no socket, is not", async () => {
+  await serving(async (path) => {
+    const again = {
+      path,
+      api: {} as DockerApi,
+      router: new Router([]),
+      signal: AbortSignal.any([]),
+    };
+    await assert.rejects(listen(again), { code: "address_in_use", message: /another process/ });
+    const file = `${path}.file`;
+    await Deno.writeTextFile(file, "kept");
+    await assert.rejects(listen({ ...again, path: file }), { message: /no socket/ });
+    assert.equal(await Deno.readTextFile(file), "kept");
+    const dead = `${path}.dead`;
+    // As it is left by a process that was killed.
+    await new Deno.Command("python3", {
+      args: ["-c", `import socket; socket.socket(socket.AF_UNIX).bind(${JSON.stringify(dead)})`],
+    }).output();
+    await using _listening = await listen({ ...again, path: dead });
+    assert.ok((await Deno.stat(dead)).isSocket);
+  });
+});

@@ -1,0 +1,248 @@
+/** docker's own clients against `svc daemon docker` and a server on bare. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { CLIENTS_READY, type DockerSocket, PROGRAMS, startDockerApi } from "./docker_api.ts";
+import { baseImage, e2eTest, EXECUTABLE, freePort, startServer } from "./harness.ts";
+import { eventually } from "./waits.ts";
+
+const COMMANDS = ["runc", "conmon", "iptables", "busybox", "skopeo", "script", "docker"];
+const NEEDS = { root: true, commands: COMMANDS, files: [CLIENTS_READY] };
+
+const MAIN = "docker28";
+
+/** Ends at once when it is stopped. */
+const SERVES = ["--stop-signal", "KILL", "base:1", "httpd", "-f", "-p", "80", "-h", "/www"];
+
+async function runsAndEnds(api: DockerSocket): Promise<void> {
+  for (const program of ["docker20", MAIN] as const) {
+    assert.equal(await api.ok(program, ["run", "--rm", "base:1", "echo", "hi"]), "hi\n");
+    const typed = await api.ok(program, ["run", "--rm", "-i", "base:1", "cat"], { stdin: "typed" });
+    assert.equal(typed, "typed");
+  }
+  const mixed = await api.run(MAIN, [
+    "run",
+    "--name",
+    "job",
+    "base:1",
+    "sh",
+    "-c",
+    "echo o; echo e >&2; exit 3",
+  ]);
+  assert.deepEqual([mixed.code, mixed.stdout, mixed.stderr], [3, "o\n", "e\n"]);
+  const again = await api.run(MAIN, ["start", "-a", "job"]);
+  assert.deepEqual([again.code, again.stdout], [3, "o\n"]);
+  assert.equal(await api.ok(MAIN, ["wait", "job"]), "3\n");
+  assert.equal(await api.ok(MAIN, ["rm", "job"]), "job\n");
+  assert.equal((await api.run(MAIN, ["run", "--rm", "base:1", "no-such-program"])).code, 127);
+  assert.equal((await api.run(MAIN, ["run", "--rm", "base:1", "/etc"])).code, 126);
+  const absent = await api.run(MAIN, ["run", "--rm", "--pull", "never", "absent:1"]);
+  assert.match(absent.stderr, /No such image: absent:1/);
+  assert.equal(await api.ok(MAIN, ["ps", "-aq"]), "");
+}
+
+async function hasATerminal(api: DockerSocket): Promise<void> {
+  // The size comes once the process runs.
+  const script = 'tty; until [ "$(stty size)" = "33 77" ]; do sleep 0.1; done; echo sized';
+  const { stdout } = await new Deno.Command("script", {
+    args: [
+      "-qec",
+      `stty cols 77 rows 33; ${PROGRAMS[MAIN]} run --rm -it base:1 sh -c '${script}'`,
+      "/dev/null",
+    ],
+    env: { DOCKER_HOST: `unix://${api.path}`, TERM: "dumb" },
+    stdin: "null",
+  }).output();
+  assert.match(new TextDecoder().decode(stdout), /\/dev\/pts\/0\r\n[^]*sized\r\n/);
+}
+
+async function servesAndIsSeen(api: DockerSocket, folder: string): Promise<void> {
+  const port = freePort();
+  await Deno.mkdir(join(folder, "www"));
+  await Deno.writeTextFile(join(folder, "www/page"), "mine");
+  await api.ok(MAIN, ["network", "create", "--label", "a=b", "net"]);
+  await api.ok(MAIN, ["volume", "create", "vol"]);
+  const id = await api.ok(MAIN, [
+    ...["run", "-d", "--name", "web", "--network", "net", "-p", `${port}:80`, "-e", "A=b"],
+    ...["-v", `${join(folder, "www")}:/www`, "-v", "vol:/data", "--label", "com.docker.x=1"],
+    ...["--memory", "64m", "--cpus", "0.5", "--ulimit", "nofile=64:64", "--tmpfs", "/scratch"],
+    ...["--read-only", "-u", "0:0", "-w", "/www", "--health-cmd", "true"],
+    ...["--health-interval", "200ms", ...SERVES],
+  ]);
+  assert.match(id, /^[0-9a-f]{64}\n$/);
+  await eventually(
+    "the page is served",
+    async () => await (await fetch(`http://127.0.0.1:${port}/page`)).text() === "mine",
+  );
+  // The folder is this machine's: what is written here is seen there.
+  assert.equal(await api.ok(MAIN, ["exec", "web", "cat", "page"]), "mine");
+  const exec = await api.run(MAIN, ["exec", "web", "sh", "-c", "echo $A; ulimit -n; exit 4"]);
+  assert.deepEqual([exec.code, exec.stdout], [4, "b\n64\n"]);
+  assert.equal(await api.ok("docker20", ["exec", "-i", "web", "cat"], { stdin: "in" }), "in");
+  assert.equal(
+    await api.ok(MAIN, [
+      "run",
+      "--rm",
+      "--network",
+      "net",
+      "base:1",
+      "wget",
+      "-qO-",
+      "http://web/page",
+    ]),
+    "mine",
+  );
+  await eventually(
+    "it is healthy",
+    async () =>
+      /\(healthy\)/.test(
+        await api.ok(MAIN, ["ps", "--filter", "name=web", "--format", "{{.Status}}"]),
+      ),
+  );
+  const format =
+    '{{.Name}} {{.State.Status}} {{index .Config.Labels "com.docker.x"}} {{.HostConfig.Memory}}';
+  assert.equal(
+    await api.ok(MAIN, ["inspect", "-f", format, id.trim().slice(0, 12)]),
+    "/web running 1 67108864\n",
+  );
+  assert.match(await api.ok(MAIN, ["port", "web"]), new RegExp(`80/tcp -> 0\\.0\\.0\\.0:${port}`));
+  assert.match(await api.ok(MAIN, ["top", "web"]), /httpd -f/);
+  assert.match(
+    await api.ok(MAIN, ["stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"]),
+    /^web .* \/ 64MiB/,
+  );
+}
+
+async function copiesAndChanges(api: DockerSocket, folder: string): Promise<void> {
+  const local = join(folder, "copied");
+  await Deno.writeTextFile(local, "copied");
+  await api.ok(MAIN, ["cp", local, "web:/data/there"]);
+  await api.ok(MAIN, ["cp", "web:/data/there", `${local}.back`]);
+  assert.equal(await Deno.readTextFile(`${local}.back`), "copied");
+  assert.equal((await api.run(MAIN, ["cp", "web:/nowhere", "-"])).code, 1);
+  await api.ok(MAIN, ["pause", "web"]);
+  assert.match(await api.ok(MAIN, ["ps", "--format", "{{.Status}}"]), /\(Paused\)/);
+  await api.ok(MAIN, ["unpause", "web"]);
+  await api.ok(MAIN, ["rename", "web", "web_2"]);
+  const running = await api.run(MAIN, ["rm", "web_2"]);
+  assert.match(running.stderr, /container is running/);
+  await api.ok(MAIN, ["stop", "-t", "1", "web_2"]);
+  await api.ok(MAIN, ["start", "web_2"]);
+  await api.ok(MAIN, ["kill", "web_2"]);
+  assert.match(
+    await api.ok(MAIN, ["ps", "-a", "--filter", "status=exited", "--format", "{{.Names}}"]),
+    /^web_2$/m,
+  );
+  const inUse = await api.run(MAIN, ["volume", "rm", "vol"]);
+  assert.match(inUse.stderr, /volume is in use/);
+  assert.match((await api.run(MAIN, ["network", "rm", "net"])).stderr, /active endpoints/);
+  await api.ok(MAIN, ["rm", "-f", "-v", "web_2"]);
+  await api.ok(MAIN, ["volume", "rm", "vol"]);
+  await api.ok(MAIN, ["network", "rm", "net"]);
+  // Times of docker's clients are whole seconds: what has just happened is told a second later.
+  await eventually("events tell it", async () => {
+    const events = await api.ok(MAIN, [
+      ...["events", "--since", "10m", "--until", "0s", "--filter", "container=web_2"],
+      ...["--format", "{{.Action}}"],
+    ]);
+    return ["rename", "die", "kill", "destroy"].every((one) => events.includes(one));
+  });
+}
+
+async function refuses(api: DockerSocket, server: { url: string }): Promise<void> {
+  const run = (...args: string[]) => api.run(MAIN, ["run", "--rm", ...args, "base:1", "true"]);
+  const refused: [string[], RegExp][] = [
+    [["--privileged"], /does not permit privileged/],
+    [["--device", "/dev/null"], /does not permit devices/],
+    [["-v", "/var/run/docker.sock:/s"], /an engine's own socket/],
+    [["-v", `${api.path}:/s`], /an engine's own socket/],
+    [["--link", "a:b"], /HostConfig\.Links cannot be honoured/],
+    [["--network", "container:x"], /container:x cannot be honoured/],
+    [["--cpuset-cpus", "0"], /HostConfig\.CpusetCpus cannot be honoured/],
+    [["--network", "absent"], /network absent not found/],
+  ];
+  for (const [args, message] of refused) {
+    const { code, stderr } = await run(...args);
+    assert.equal(code, 125, args.join(" "));
+    assert.match(stderr, message);
+  }
+  assert.equal(await api.ok(MAIN, ["ps", "-aq"]), "");
+  // A second one for the same server and records would know nothing of the first one's containers.
+  const second = await new Deno.Command(EXECUTABLE, {
+    args: ["daemon", "docker"],
+    env: { SVC_SERVER: server.url, SVC_DOCKER_SOCK: api.path, XDG_STATE_HOME: "/tmp/svc-none" },
+  }).output();
+  assert.match(new TextDecoder().decode(second.stderr), /another process listens there/);
+  await Deno.remove("/tmp/svc-none", { recursive: true });
+}
+
+e2eTest("docker API: docker's clients run, see, change and remove containers", NEEDS, async (t) => {
+  await using server = await startServer();
+  await baseImage(server, "base:1");
+  const folder = await Deno.makeTempDir({ prefix: "svc-docker-api-" });
+  try {
+    await using api = await startDockerApi(server);
+    await t.step("run: output, input, exit codes", () => runsAndEnds(api));
+    await t.step("run -it: a terminal of the caller's size", () => hasATerminal(api));
+    await t.step("run -d: ports, folders, networks, health", () => servesAndIsSeen(api, folder));
+    await t.step("cp, pause, rename, stop, rm, events", () => copiesAndChanges(api, folder));
+    await t.step("what cannot be honoured is refused by name", () => refuses(api, server));
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+e2eTest("docker API: docker compose; a server does not deploy to itself", NEEDS, async (t) => {
+  await using server = await startServer();
+  await baseImage(server, "base:1");
+  await using api = await startDockerApi(server);
+  const cwd = await Deno.makeTempDir({ prefix: "svc-docker-compose-" });
+  const compose = (...args: string[]) => api.ok("compose", args, { cwd });
+  try {
+    await t.step("up, ps, logs, up again, down", async () => {
+      const port = freePort();
+      await Deno.writeTextFile(
+        join(cwd, "compose.yaml"),
+        `name: shop
+services:
+  db:
+    image: base:1
+    command: httpd -f -p 80 -h /etc
+    volumes: [data:/data]
+    healthcheck: { test: "true", interval: 200ms }
+    stop_signal: SIGKILL
+  web:
+    image: base:1
+    command: sh -c "echo started; exec httpd -f -p 80 -h /etc"
+    depends_on: { db: { condition: service_healthy } }
+    ports: ["${port}:80"]
+    stop_signal: SIGKILL
+volumes: { data: {} }
+`,
+      );
+      await compose("up", "-d");
+      const states = await compose("ps", "--format", "{{.Name}} {{.State}}");
+      assert.deepEqual(states.trim().split("\n").sort(), [
+        "shop-db-1 running",
+        "shop-web-1 running",
+      ]);
+      assert.match(await compose("logs", "web"), /^web-1 {2}\| started$/m);
+      assert.match(await compose("exec", "-T", "web", "wget", "-qO-", "http://db/passwd"), /root/);
+      const before = await compose("ps", "-q");
+      await compose("up", "-d");
+      assert.equal(await compose("ps", "-q"), before, "nothing has changed");
+      await compose("down", "-v");
+      assert.equal(await api.ok(MAIN, ["ps", "-aq"]), "");
+      assert.equal(await api.ok(MAIN, ["volume", "ls", "-q"]), "");
+    });
+    await t.step("a server whose engine would be svc's own API says so", async () => {
+      await using other = await startServer({
+        env: { SVC_DEPLOY_BACKEND: "dockerhost", DOCKER_HOST: `unix://${api.path}` },
+      });
+      const { code, stderr } = await other.svc(["deploy", "base:1", "--name", "circle"]);
+      assert.notEqual(code, 0);
+      assert.match(stderr, /is svc itself/);
+    });
+  } finally {
+    await Deno.remove(cwd, { recursive: true });
+  }
+});
