@@ -6,6 +6,7 @@ import { clientWays } from "./client.ts";
 import { deployBeside } from "./deploy.ts";
 import { dockerBeside } from "./docker.ts";
 import { busyboxFolder, EXAMPLE } from "./example.ts";
+import { hostsBeside } from "./hosts.ts";
 import { listener } from "./listener.ts";
 import { interleave, median, report, silently } from "./measure.ts";
 import { mountsBeside } from "./mounts.ts";
@@ -111,6 +112,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   build: buildBeside,
   deploy: deployBeside,
   docker: dockerBeside,
+  hosts: hostsBeside,
   mounts: mountsBeside,
   registry,
   listener,

@@ -99,7 +99,7 @@ export class Instance {
 
   /** How suitable the instance is for names and connections; undefined: not at all. */
   get standing(): Standing | undefined {
-    return standingOf(this.#phase, this.#life);
+    return standingOf(this.#phase, this.#life, this.#known.process !== undefined);
   }
 
   get running(): boolean {

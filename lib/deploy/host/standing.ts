@@ -9,11 +9,16 @@ import type { InstanceRecord } from "./record.ts";
 const ORDER = ["ready", "running", "trial", "coming"] as const;
 export type Standing = typeof ORDER[number];
 
-/** The standing of an instance in this phase; undefined: it gets no traffic. */
+/**
+ * The standing of an instance in this phase; undefined: it gets no traffic. `known`: a run is on record that this
+ * server has not looked at yet. It keeps its traffic until then.
+ */
 export function standingOf(
   phase: InstanceRecord["phase"],
   { run, state }: Pick<Life, "run" | "state">,
+  known = false,
 ): Standing | undefined {
+  if (known && state.is === "made" && phase === "ready") return "running";
   if (phase === "creating") return run ? "trial" : state.is === "made" ? "coming" : undefined;
   if (!run || phase !== "ready") return undefined;
   if (run.paused) return "running";
