@@ -228,8 +228,9 @@ export async function hostsBeside(): Promise<void> {
       [
         engines[0].name,
         await many(engines[0], async (ports) => {
-          await idle(bare);
+          await idle(bare, "after it has built and deployed");
           await restarts(bare, ports);
+          await idle(bare, "after a restart");
         }),
       ],
       [engines[1].name, await many(engines[1])],
