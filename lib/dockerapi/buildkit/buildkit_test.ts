@@ -6,6 +6,7 @@ import { mountIds } from "./lent.ts";
 import { BuildSessions } from "./sessions.ts";
 import { Solves } from "./solves.ts";
 import { Trace } from "./trace.ts";
+import { tunnelOf } from "./tunnel.ts";
 
 const NAMES = { names: ["app:v1"] };
 
@@ -124,4 +125,26 @@ Deno.test("a build whose session does not come is told so when it gives up", asy
   const waiting = new BuildSessions().find("none", gone.signal);
   gone.abort(new SvcError("cancelled", "gone"));
   await assert.rejects(waiting, /gone/);
+});
+
+Deno.test("a connection within a call: bytes both ways, and its end", async () => {
+  const sent: string[] = [];
+  const gone = new AbortController();
+  const encode = (text: string) => ({ data: new TextEncoder().encode(text) });
+  async function* messages() {
+    yield encode("a");
+    yield encode("b");
+  }
+  const tunnel = tunnelOf({
+    messages: messages(),
+    send: ({ data }) => Promise.resolve(void sent.push(new TextDecoder().decode(data))),
+    metadata: {},
+    signal: gone.signal,
+  });
+  await new Promise((resolve) => tunnel.write("x", resolve));
+  const read = await Array.fromAsync(tunnel as AsyncIterable<Uint8Array>);
+  assert.equal(read.map((data) => new TextDecoder().decode(data)).join(""), "ab");
+  assert.deepEqual(sent, ["x"]);
+  gone.abort();
+  assert.ok(tunnel.destroyed);
 });

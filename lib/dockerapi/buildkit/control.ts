@@ -17,6 +17,7 @@ import {
   ListWorkers,
   Ping,
   Return,
+  Session,
   Solve,
   type SolveRequest,
   Status,
@@ -25,6 +26,7 @@ import {
 import type { BuildSessions } from "./sessions.ts";
 import { type SolveRun, Solves } from "./solves.ts";
 import { Trace } from "./trace.ts";
+import { tunnelOf } from "./tunnel.ts";
 
 /** Head field by which a call of the gateway names its build. */
 const BUILD_ID = "buildkit-controlapi-buildid";
@@ -90,6 +92,12 @@ export class Control {
         }
         return;
       }
+    }),
+    serveStream(Session, async (call) => {
+      const text = (name: string) => String(call.metadata[name] ?? "");
+      const id = text("x-docker-expose-session-uuid");
+      const methods = text("x-docker-expose-session-grpc-method").split(", ");
+      await this.sessions.hold(tunnelOf(call), { id, methods }, call.signal);
     }),
     serveCall(Ping, () => ({
       frontendCaps: CAPS.map((id) => ({ id, enabled: true })),

@@ -129,6 +129,13 @@ export const Status = method<{ ref: string }, StatusResponse>(
   STATUS_RESPONSE,
 );
 
+/** A session's connection within a call: the bytes of its HTTP/2, both ways. */
+export const Session = method<{ data: Uint8Array }, { data: Uint8Array }>(
+  "moby.buildkit.v1.Control/Session",
+  { data: field(1, "bytes") },
+  { data: field(1, "bytes") },
+);
+
 const PLATFORM: Schema = { architecture: field(1), os: field(2), variant: field(3) };
 const VERSION: Schema = { package: field(1), version: field(2), revision: field(3) };
 const WORKER: Schema = {

@@ -2,7 +2,7 @@
  * Sessions of docker's build clients: connections on which the client answers what a build asks for (`POST
  * /session`). A build names its session by an id that only its client knows.
  */
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
 import { type GrpcPeer, openPeer } from "../../wire/grpc/peer.ts";
 
@@ -27,11 +27,11 @@ export class BuildSessions {
   readonly #waiting = new Map<string, PromiseWithResolvers<BuildClient>>();
 
   /** Serves a session until its connection ends. Throws `conflict` where there is one of that id. */
-  async hold(socket: Socket, { id, methods }: Announced, signal: AbortSignal): Promise<void> {
+  async hold(connection: Duplex, { id, methods }: Announced, signal: AbortSignal): Promise<void> {
     if (this.#open.has(id)) {
       throw new SvcError("conflict", `Cannot open session ${id}: there is one of this id`);
     }
-    using peer = openPeer(socket);
+    using peer = openPeer(connection);
     const ended = new AbortController();
     const client: BuildClient = {
       peer,

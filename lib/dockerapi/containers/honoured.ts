@@ -11,7 +11,8 @@ type Fields = Readonly<Record<string, unknown>>;
 const CONFIG =
   ("Hostname User AttachStdin AttachStdout AttachStderr ExposedPorts Tty OpenStdin StdinOnce Env Cmd Healthcheck " +
     "ArgsEscaped Image Volumes WorkingDir Entrypoint NetworkDisabled MacAddress Labels StopSignal StopTimeout " +
-    "HostConfig NetworkingConfig").split(" ");
+    // dockerode sends the query's name in the body, too.
+    "HostConfig NetworkingConfig name").split(" ");
 
 /** Fields of the body that have no effect, which is told where they say something. */
 const CONFIG_TOLD: Record<string, string> = {

@@ -1,6 +1,6 @@
 /** The calling side of gRPC on a connection that is there already. */
 import http2 from "node:http2";
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { type ErrorCode, SvcError } from "../../base/errors.ts";
 import { Call, type CallFailure } from "./call.ts";
 import type { Method } from "./method.ts";
@@ -55,7 +55,7 @@ class Peer implements GrpcPeer {
   readonly closed: Promise<void>;
   readonly #session: http2.ClientHttp2Session;
 
-  constructor(socket: Socket) {
+  constructor(socket: Duplex) {
     this.#session = http2.connect("http://localhost", {
       createConnection: () => socket,
       settings: { initialWindowSize: WINDOW },
@@ -112,6 +112,6 @@ class Peer implements GrpcPeer {
 }
 
 /** Takes the connection over; it ends with the peer. */
-export function openPeer(socket: Socket): GrpcPeer {
+export function openPeer(socket: Duplex): GrpcPeer {
   return new Peer(socket);
 }
