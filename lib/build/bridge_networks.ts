@@ -96,10 +96,9 @@ export class BridgeNetworks implements OwnNetworks {
     }
   }
 
-  async #isGood({ attached, ...place }: Endpoint, signal?: AbortSignal): Promise<boolean> {
-    const { ifname, result } = attached!;
-    if (!this.#bridges.isAttached(this.#network, result)) return false;
-    await this.#bridges.admit(this.#network, { ...place, ifname }, result, signal);
+  async #isGood({ attached }: Endpoint, signal?: AbortSignal): Promise<boolean> {
+    if (!this.#bridges.isAttached(this.#network, attached!.result)) return false;
+    await this.#bridges.admit(this.#network, signal);
     return true;
   }
 
