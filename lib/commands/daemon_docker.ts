@@ -36,7 +36,7 @@ export async function run(call: Call): Promise<number> {
   // A server that cannot be reached is told now, instead of with each of docker's commands.
   await connection.client.json("GET /info");
   await using _serving = await openDockerApi({
-    ...{ path, env, signal: io.signal },
+    ...{ path, env },
     connection: {
       target: connection.target,
       way: connection.way,

@@ -17,8 +17,6 @@ export interface ApiParts {
   client(signal?: AbortSignal): Client;
   /** How the server is reached, for what goes to its registry. */
   readonly connection: { target: Target; way: Way; credentials: CredentialProvider };
-  /** Aborts when `svc daemon docker` ends. */
-  readonly signal: AbortSignal;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** True where the server is on this machine: published ports and folders are those of this machine. */
   readonly isLocal: boolean;
@@ -27,6 +25,8 @@ export interface ApiParts {
 }
 
 export interface DockerApi extends ApiParts {
+  /** Aborts when `svc daemon docker` has ended what it holds. */
+  readonly signal: AbortSignal;
   /** The path of the socket that this API is served on. */
   readonly socket: string;
   /** The folder of the records (mode 0700), which exists. */

@@ -51,8 +51,12 @@ async function openFolder({ env, client }: OpenOptions): Promise<[string, Dispos
 
 /** Listens and answers until it is disposed of. */
 export async function openDockerApi(options: OpenOptions): Promise<AsyncDisposable> {
-  const { path, signal, ...parts } = options;
+  const { path, ...parts } = options;
   await using opened = new AsyncDisposableStack();
+  // Sessions are ended by the calls that go with this signal.
+  const ending = new AbortController();
+  const { signal } = ending;
+  opened.defer(() => ending.abort(new DOMException("svc daemon docker has ended", "AbortError")));
   const [folder, lock] = await openFolder(options);
   opened.use(lock);
   const shared = { ...parts, signal, folder, socket: path, events: new EventHub() };

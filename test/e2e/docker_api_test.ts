@@ -175,8 +175,42 @@ async function refuses(api: DockerSocket, server: { url: string }): Promise<void
   await Deno.remove("/tmp/svc-none", { recursive: true });
 }
 
+/** An address of this machine that is not loopback: by it the server counts as one that is elsewhere. */
+function outerAddress(): string {
+  const found = Deno.networkInterfaces().find(({ family, address }) =>
+    family === "IPv4" && !address.startsWith("127.")
+  );
+  assert.ok(found, "this test needs an address besides loopback");
+  return found.address;
+}
+
+/** Ports and folders of this machine come to a server elsewhere by `svc daemon docker`, and end with it. */
+async function elsewhere(port: number, folder: string): Promise<void> {
+  const url = `http://${outerAddress()}:${port}`;
+  await Deno.writeTextFile(join(folder, "far"), "far");
+  const own = freePort();
+  {
+    await using api = await startDockerApi({ url });
+    await api.ok(MAIN, [
+      ...["run", "-d", "--name", "far", "-p", `127.0.0.1:${own}:80`, "-v", `${folder}:/www`],
+      ...SERVES,
+    ]);
+    await eventually(
+      "the forwarded port answers",
+      async () => await (await fetch(`http://127.0.0.1:${own}/far`)).text() === "far",
+    );
+    assert.match(await api.ok(MAIN, ["port", "far"]), new RegExp(`127\\.0\\.0\\.1:${own}`));
+    await api.ok(MAIN, ["stop", "far"]);
+    await assert.rejects(fetch(`http://127.0.0.1:${own}/far`));
+    await api.ok(MAIN, ["start", "far"]);
+    assert.equal(await api.ok(MAIN, ["exec", "far", "cat", "/www/far"]), "far");
+  }
+  await using again = await startDockerApi({ url });
+  assert.equal(await again.ok(MAIN, ["ps", "-aq"]), "");
+}
+
 e2eTest("docker API: docker's clients run, see, change and remove containers", NEEDS, async (t) => {
-  await using server = await startServer();
+  await using server = await startServer({ listen: "0.0.0.0" });
   await baseImage(server, "base:1");
   const folder = await Deno.makeTempDir({ prefix: "svc-docker-api-" });
   try {
@@ -186,6 +220,7 @@ e2eTest("docker API: docker's clients run, see, change and remove containers", N
     await t.step("run -d: ports, folders, networks, health", () => servesAndIsSeen(api, folder));
     await t.step("cp, pause, rename, stop, rm, events", () => copiesAndChanges(api, folder));
     await t.step("what cannot be honoured is refused by name", () => refuses(api, server));
+    await t.step("a server elsewhere: ports and folders", () => elsewhere(server.port, folder));
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

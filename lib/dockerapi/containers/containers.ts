@@ -3,6 +3,7 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyResult } from "../../api/deployment.ts";
 import { SvcError } from "../../base/errors.ts";
 import { join } from "../../base/path.ts";
+import { sleep } from "../../base/sleep.ts";
 import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
 import {
   applyDeployment,
@@ -20,6 +21,9 @@ import type { ContainerRecord } from "./record.ts";
 import { isUp, type Seen, seenOf } from "./seen.ts";
 import { networksOf } from "./spec.ts";
 import type { Storage } from "./storage.ts";
+
+/** Milliseconds that sessions may take to end. */
+const CLOSE_MS = 15_000;
 
 const isMissing = (error: unknown) => error instanceof SvcError && error.code === "not_found";
 
@@ -48,15 +52,20 @@ export class Containers {
     const records = await Records.open<ContainerRecord>(join(api.folder, "containers"), warn);
     const containers = new Containers(api, records);
     containers.life.begin();
-    await containers.#reopenPorts().catch((error) => warn((error as Error).message));
+    await containers.#takeUp().catch((error) => warn((error as Error).message));
     return containers;
   }
 
-  async #reopenPorts(): Promise<void> {
-    if (this.#api.isLocal) return;
-    for (const { record, instance } of await this.all()) {
-      if (!isUp(instance)) continue;
-      await this.ports.open(record).catch((error) => this.#api.warn((error as Error).message));
+  /** What an earlier process of this API left: ports that were forwarded, and `--rm` of what has ended meanwhile. */
+  async #takeUp(): Promise<void> {
+    for (const seen of await this.all()) {
+      const { record, instance } = seen;
+      const failed = (error: unknown) =>
+        this.#api.warn(`${record.name}: ${(error as Error).message}`);
+      if (isUp(instance)) await this.ports.open(record).catch(failed);
+      else if (record.hostConfig.AutoRemove && record.started) {
+        await this.remove(seen, { volumes: true }).catch(failed);
+      }
     }
   }
 
@@ -230,7 +239,11 @@ export class Containers {
   async close(): Promise<void> {
     await this.ports.closeAll();
     for (const session of this.#sessions.values()) session.end();
-    await Promise.allSettled([...this.#sessions.values()].map(({ closed }) => closed));
+    const late = new AbortController();
+    const closed = Promise.allSettled([...this.#sessions.values()].map(({ closed }) => closed));
+    // The server removes what is left when the sessions' grace period is over.
+    await Promise.race([closed, sleep(CLOSE_MS, late.signal).catch(() => {})]);
+    late.abort();
   }
 }
 
