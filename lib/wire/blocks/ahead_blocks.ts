@@ -1,5 +1,5 @@
 /** What the files of a mount with `,async` share: the blocks that are kept, of all of its files. */
-import { OPEN } from "../files/node.ts";
+import { type NodeStat, OPEN } from "../files/node.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import { Ahead, type Opening } from "../ninep/remote_file.ts";
 import { BlockFile } from "./block_file.ts";
@@ -19,6 +19,7 @@ export class AheadBlocks extends Ahead {
   /** Open files with writes under way, and how many. */
   readonly #under = new Map<bigint, Map<BlockFile, number>>();
   #ahead = 0;
+  #altered = 0;
 
   constructor(options: BlockOptions, budget = new BlockBudget()) {
     super();
@@ -72,6 +73,21 @@ export class AheadBlocks extends Ahead {
     const kept = this.#files.get(id);
     if (resized) kept?.drop();
     kept?.expire();
+  }
+
+  override altered(): void {
+    this.#altered++;
+  }
+
+  override async stat(id: bigint, ask: () => Promise<NodeStat>): Promise<NodeStat> {
+    const kept = this.#files.get(id);
+    const known = kept?.statNow(this.#altered);
+    if (known) return known;
+    await this.writes.settled(id);
+    const altered = this.#altered;
+    const stat = await ask();
+    kept?.keepStat(stat, altered);
+    return stat;
   }
 
   override opening(

@@ -1,5 +1,6 @@
 /** A 9P server's answers to the messages of protocol.ts, for files of guarded exports. */
 import { ERRNO, FileError, type Later } from "../files/node.ts";
+import { answerLock } from "../ninep/locks.ts";
 import { READ_HEADER, type Reader, type Writer } from "../ninep/messages.ts";
 import type { Session } from "../ninep/server.ts";
 import type { Guarded } from "./guards.ts";
@@ -47,6 +48,11 @@ export const BLOCK_ANSWERS = {
     return (file) => file.look(epoch, proofs);
   }),
   [BLOCK.READ]: read,
+  // Who has got the lock knows whether what it has kept still counts.
+  [BLOCK.LOCK]: (session: Session, request: Reader, reply: Writer) =>
+    answerLock(session, request, reply, async (file) => {
+      putVersion(reply, await guardedOf({ file }).look(0n, []));
+    }),
   [BLOCK.WRITE]: answering("alone", (request) => {
     const [epoch, offset, proofs] = [request.u64(), readSize(request), readProofs(request)];
     const bytes = request.copy(request.u32());

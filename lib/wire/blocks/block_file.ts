@@ -4,7 +4,7 @@
  * ask for in their order. Each wait here is for an answer of the caller's, and the end of the connection answers all
  * of them with an error.
  */
-import { ERRNO, FileError, type FileLock, type Later } from "../files/node.ts";
+import { ERRNO, FileError, type FileLock, type Later, type NodeStat } from "../files/node.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Writer } from "../ninep/messages.ts";
 import { AheadFile } from "../ninep/remote_file.ts";
@@ -281,9 +281,20 @@ export class BlockFile extends AheadFile {
   /** Who gets a lock sees what was written before, whoever has written it. */
   override async lock(lock: FileLock): Promise<boolean> {
     if (lock.flock) this.#flocked = true;
-    const locked = await super.lock(lock);
-    if (locked && lock.type !== "none") this.look().catch(() => {/* who needs it asks again */});
-    return locked;
+    if (lock.type !== "none") this.#kept.expire();
+    const asked = this.#kept.asked();
+    return await super.lock(lock, {
+      type: BLOCK.LOCK,
+      read: (reply) => {
+        const status = reply.u8();
+        this.#accept(readVersion(reply), asked);
+        return status;
+      },
+    });
+  }
+
+  override stat(): Promise<NodeStat> {
+    return this.#blocks.stat(this.id, () => this.client.getattr(this.fid));
   }
 
   override async close(): Promise<void> {

@@ -5,10 +5,13 @@
  * Every change counts up. A part remembers the count of its last write, and an answer brings the count at which it
  * was asked for: it never replaces what was written since.
  */
+import type { FileTime, NodeStat } from "../files/node.ts";
 import type { BlockBudget } from "./budget.ts";
 import { Carriers } from "./carriers.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
 
+/** Milliseconds for which attributes count, as in other mounts. */
+const STAT_MS = 50;
 /** Bytes of a part and of a block. */
 export const PART = 4096;
 const PARTS = 16;
@@ -42,6 +45,9 @@ export class KeptFile {
   readonly carriers = new Carriers();
   #epoch: bigint | undefined;
   size = 0;
+  #mtime: FileTime | undefined;
+  /** As the caller told them last, when, and by which count of the mount's alterations. */
+  #stat: { stat: NodeStat; at: number; altered: number } | undefined;
   #count = 0;
   /** Answers to what was asked before are of no use. */
   #since = 0;
@@ -100,9 +106,27 @@ export class KeptFile {
       this.#epoch = epoch;
       this.size = size;
     } else if (count === this.#count && quiet) this.size = size;
+    this.#mtime = version.mtime;
     this.#heard = Math.max(this.#heard, wish);
     this.#heardAt = performance.now();
     return true;
+  }
+
+  /** Attributes that came while nothing was altered here. */
+  keepStat(stat: NodeStat, altered: number): void {
+    if (this.pending === 0) this.#stat = { stat, at: performance.now(), altered };
+  }
+
+  /** Attributes, as far as they are known without asking. */
+  statNow(altered: number): NodeStat | undefined {
+    const [kept, mtime] = [this.#stat, this.#mtime];
+    if (!kept || !mtime || !this.valid || this.pending > 0 || kept.altered !== altered) return;
+    const now = performance.now();
+    if (now - kept.at > STAT_MS || now - this.#heardAt > STAT_MS) return;
+    const { stat } = kept;
+    if (stat.size !== this.size) return;
+    const same = stat.mtime.s === mtime.s && stat.mtime.ns === mtime.ns;
+    return same ? stat : { ...stat, mtime, ctime: mtime };
   }
 
   /** Forgets everything. What is under way is of no use. */

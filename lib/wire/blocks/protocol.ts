@@ -10,6 +10,7 @@
  * | WRITE | fid[4] epoch[8] offset[8] proofs count[4] data[count] | version |
  * | SYNC | fid[4] epoch[8] dataOnly[4] proofs | version |
  * | CUT | fid[4] epoch[8] size[8] | version |
+ * | LOCK | as of Tlock | status[1] version |
  *
  * Epoch 0 in a LOOK is any epoch. Proofs: count[4], then offset[8] length[4] hash[16] each: what the sender believes
  * to be in the file. Where something else is there, nothing is done: ESTALE.
@@ -19,7 +20,7 @@ import type { FileTime } from "../files/node.ts";
 import { type Reader, violation, type Writer } from "../ninep/messages.ts";
 
 /** Types of requests; the answer's is one higher. */
-export const BLOCK = { LOOK: 200, READ: 202, WRITE: 204, SYNC: 206, CUT: 208 } as const;
+export const BLOCK = { LOOK: 200, READ: 202, WRITE: 204, SYNC: 206, CUT: 208, LOCK: 210 } as const;
 
 export interface Version {
   epoch: bigint;

@@ -1,5 +1,5 @@
 /** Byte-range locks over 9P2000.L: a server never waits for a lock; the client has to ask again. */
-import { ERRNO, FileError, type FileLock, type Later } from "../files/node.ts";
+import { ERRNO, FileError, type FileLock, type Later, type OpenFile } from "../files/node.ts";
 import { LOCK_FLOCK, LOCK_STATUS, LOCK_TYPES, type Reader, type Writer } from "./messages.ts";
 import type { Session } from "./server.ts";
 
@@ -17,7 +17,13 @@ function rangeOf(request: Reader) {
   return { range: { start, length, owner: `${process} ${client}` }, process, client };
 }
 
-export function answerLock({ fids, own }: Session, request: Reader, reply: Writer): Later<void> {
+/** `end`: what follows in the answer. */
+export function answerLock(
+  { fids, own }: Session,
+  request: Reader,
+  reply: Writer,
+  end?: (file: OpenFile) => Later<void>,
+): Later<void> {
   const fid = fids.get(request.u32());
   const type = request.u8();
   const flock = (request.u32() & LOCK_FLOCK) !== 0 && own;
@@ -26,6 +32,7 @@ export function answerLock({ fids, own }: Session, request: Reader, reply: Write
     if (!fid.file?.lock) throw new FileError(ERRNO.EOPNOTSUPP, "it cannot be locked");
     const locked = await fid.file.lock({ type: typeOf(type), flock, ...range });
     reply.u8(locked ? LOCK_STATUS.SUCCESS : LOCK_STATUS.BLOCKED);
+    await end?.(fid.file);
   });
 }
 

@@ -10,9 +10,25 @@ import {
   type OpenFile,
 } from "../files/node.ts";
 import type { NinepClient } from "./client.ts";
-import { LOCK_FLOCK, LOCK_STATUS, LOCK_TYPES, SET, T, type Writer } from "./messages.ts";
+import {
+  LOCK_FLOCK,
+  LOCK_STATUS,
+  LOCK_TYPES,
+  type Reader,
+  SET,
+  T,
+  type Writer,
+} from "./messages.ts";
 import { PendingWrites } from "./pending_writes.ts";
 import { ReadAhead, ReadAheads, WITH_OPEN } from "./read_ahead.ts";
+
+/** How a lock is asked for. */
+export interface LockMessage {
+  type: number;
+  /** Reads the answer. Returns its status. */
+  read: (reply: Reader) => number;
+}
+const LOCK: LockMessage = { type: T.LOCK, read: (reply) => reply.u8() };
 
 /** A file that is being opened. */
 export interface Opening {
@@ -45,6 +61,15 @@ export class Ahead {
   changed(id: bigint, _resized = false): void {
     this.reads.changed(id);
   }
+
+  /** The attributes of a file, which `ask` asks for. */
+  async stat(id: bigint, ask: () => Promise<NodeStat>): Promise<NodeStat> {
+    await this.writes.settled(id);
+    return await ask();
+  }
+
+  /** Names or attributes are being changed, or were. */
+  altered(): void {}
 
   /** `id`: undefined for a file that is made. */
   opening(client: NinepClient, { id, flags = 0 }: { id?: bigint; flags?: number }): Opening {
@@ -143,13 +168,13 @@ export class RemoteFile implements OpenFile {
   }
 
   /** Throws ENOSYS for one of flock(2) that the other side does not know. */
-  async lock(lock: FileLock): Promise<boolean> {
+  async lock(lock: FileLock, { type, read }: LockMessage = LOCK): Promise<boolean> {
     if (lock.flock && !this.client.own) throw new FileError(ERRNO.ENOSYS, "flock");
     const fill = (request: Writer) => {
       request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type)).u32(lock.flock ? LOCK_FLOCK : 0);
       return request.u64(lock.start).u64(lock.length).u32(0).text(lock.owner);
     };
-    const status = await this.client.ask(T.LOCK, fill, (reply) => reply.u8());
+    const status = await this.client.ask(type, fill, read);
     if (status === LOCK_STATUS.SUCCESS) return true;
     if (status === LOCK_STATUS.BLOCKED) return false;
     throw new FileError(ERRNO.EIO, "it was not locked");
@@ -252,11 +277,11 @@ export class AheadFile extends RemoteFile {
   }
 
   /** Who gets a lock that was given back sees what was written under it. */
-  override async lock(lock: FileLock): Promise<boolean> {
+  override async lock(lock: FileLock, message?: LockMessage): Promise<boolean> {
     await this.ahead.writes.settled(this.id);
     this.#flocked ||= lock.flock === true;
-    const locked = await super.lock(lock);
-    this.ahead.changed(this.id);
+    const locked = await super.lock(lock, message);
+    this.ahead.reads.changed(this.id);
     return locked;
   }
 

@@ -59,8 +59,8 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async stat(): Promise<NodeStat> {
-    await this.ahead?.writes.settled(this.id);
-    return await this.client.getattr(this.fid);
+    const ask = () => this.client.getattr(this.fid);
+    return await (this.ahead?.stat(this.id, ask) ?? ask());
   }
 
   takeStat(): NodeStat | undefined {
@@ -238,7 +238,7 @@ export class RemoteNode implements FileNode, NodeWriter {
 
   async change(changes: Changes): Promise<void> {
     await this.ahead?.writes.settled(this.id);
-    const changed = change(this.client, this.fid, changes);
+    const changed = this.#altering(() => change(this.client, this.fid, changes));
     const stat = this.#next(changed, () => this.client.getattr(this.fid));
     await changed;
     if (changes.size !== undefined) this.ahead?.changed(this.id, true);
@@ -311,7 +311,18 @@ export class RemoteNode implements FileNode, NodeWriter {
     fill: (request: Writer) => Writer,
     done: (reply: Reader) => void = () => {},
   ): Promise<void> {
-    return this.client.ask(type, (request) => fill(request.u32(this.fid)), done);
+    return this.#altering(() =>
+      this.client.ask(type, (request) => fill(request.u32(this.fid)), done)
+    );
+  }
+
+  async #altering(work: () => Promise<void>): Promise<void> {
+    this.ahead?.altered();
+    try {
+      await work();
+    } finally {
+      this.ahead?.altered();
+    }
   }
 
   #own(node: FileNode): RemoteNode {
