@@ -6,7 +6,12 @@ import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { run } from "../../lib/base/process.ts";
+import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
+import { makeEndpoint, removeEndpoint } from "../../lib/runtime/endpoints.ts";
+import { BridgeDriver, bridgeNetwork, BUILD_NETWORK } from "../../lib/runtime/network.ts";
 import { gateway6Of, parseSubnet6 } from "../../lib/runtime/subnets6.ts";
+import { refuseOwnNetworks } from "../../lib/server/own_networks.ts";
+import type { Route } from "../../lib/server/route.ts";
 import { freePort } from "../fixtures/free_port.ts";
 import { bareFixture } from "./bare_fixture.ts";
 import { containerdFixture } from "./containerd_fixture.ts";
@@ -189,6 +194,27 @@ await step(
     const spec = quickSpec("four", image, { ports: [`[${OUT.host}]:${freePort()}:8080`] });
     const { deployment } = await backend.apply(spec);
     assert.match(deployment.warnings.join(), /nothing is published at IPv6 addresses/);
+  },
+);
+
+await step(
+  "this server's API knows its workloads by IPv6 too; steps of builds have none",
+  async () => {
+    const refuse = refuseOwnNetworks(fixture.subnetBase);
+    const route = { path: "/.svc/v1/info", method: "GET" } as Route;
+    const there = await address6("web");
+    assert.throws(() => refuse(route, `[${there}]:4000`), { code: "denied" });
+    refuse(route, `[${OUT.address}]:4000`);
+    refuse(route, `[${gateway6Of(subnet6)}]:4000`);
+    const bridges = new BridgeDriver(new CniPlugins(cniDirs()), `${fixture.dataDir}/builds`);
+    const network = bridgeNetwork(fixture.subnetBase, BUILD_NETWORK, { apart: true });
+    const place = { containerId: "step", netns: `${fixture.dataDir}/step` };
+    const [{ ip6, result }] = await makeEndpoint(bridges, place, [network]);
+    assert.equal(ip6, undefined);
+    const off = `/proc/sys/net/ipv6/conf/${network.bridge}/disable_ipv6`;
+    assert.equal((await Deno.readTextFile(off)).trim(), "1");
+    await removeEndpoint(bridges, place, network, result);
+    await bridges.removeNetwork(network);
   },
 );
 

@@ -1,5 +1,6 @@
 /** The backend of a host: deployments on a container engine of the host, networks by CNI. */
 import { SvcError } from "../../base/errors.ts";
+import { SharedRuns } from "../../base/shared_runs.ts";
 import { KeyedMutex } from "../../base/mutex.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyResult, DeploymentStatus, InstanceEvent } from "../../api/deployment.ts";
@@ -10,7 +11,7 @@ import { InstanceEvents } from "../instance_events.ts";
 import { mergeLogs } from "./log_file.ts";
 import type { FieldRules } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
-import type { BridgeDriver, BridgeNetwork } from "../../runtime/network.ts";
+import type { BridgeDriver } from "../../runtime/network.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
@@ -41,12 +42,10 @@ export interface HostBackendOptions extends Omit<HostParts, "companions"> {
   images: ImageResolver;
   /** The engine's own images, where it has a store of them. */
   shown?: DeployBackend["caps"]["images"];
-  pruneImages?: DeployBackend["caps"]["pruneImages"];
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
   /** Absent: instances have no companions. */
   beside?: CompanionOptions;
-  noCallerMounts?: DeployBackend["caps"]["noCallerMounts"];
 }
 
 /**
@@ -79,6 +78,8 @@ class HostBackend implements DeployBackend {
   #applier: Applier;
   #companions: HostCompanions | undefined;
   #events = new InstanceEvents();
+  /** A crowd that comes up at once is looked at once. */
+  #moves = new SharedRuns(() => this.#move());
   #leftovers = new Leftovers((deployment, work) => this.#locks.run(deployment.name, work));
   #closing = new AbortController();
   /** Counts the connections, so that replicas take turns. */
@@ -153,7 +154,8 @@ class HostBackend implements DeployBackend {
   }
 
   async open(): Promise<void> {
-    await sweepRoots(this.#options.paths.roots);
+    const { paths, config, log } = this.#options;
+    await sweepRoots(paths.roots);
     const records = await this.#records.load();
     agreeOnInternal(records.flatMap(({ instances }) => instances.map(({ choice }) => choice)));
     for (const record of records) this.#deployments.set(this.#deployment(record));
@@ -168,25 +170,20 @@ class HostBackend implements DeployBackend {
     const taken = this.#deployments.instances.flatMap(({ made }) => made.endpoint ?? []);
     await this.#spares.sweep(new Set(taken));
     await this.#pruneNetworks();
-    await this.#sweepGone();
+    await sweepGoneServers({
+      ...{ paths, log, base: config.cniSubnetBase },
+      removeNetwork: (network) => this.#bridges.removeNetwork(network),
+    });
     if (records.length === 0) return;
     await this.#changed(async () => {
       await Promise.all(this.#deployments.all.map((deployment) => deployment.unmap()));
     });
   }
 
-  async #sweepGone(): Promise<void> {
-    const { paths, config, log } = this.#options;
-    const removeNetwork = (network: BridgeNetwork) => this.#bridges.removeNetwork(network);
-    await sweepGoneServers({ paths, base: config.cniSubnetBase, removeNetwork }).catch((error) =>
-      log.warn("what servers have left whose data is gone was not removed", { error })
-    );
-  }
-
   #deployment(record: DeploymentRecord): Deployment {
     return new Deployment(this.#parts, this.#records, record, {
       attached: () => this.#ports.sync(),
-      moved: () => this.#moved(),
+      moved: () => this.#moves.run(),
       changed: () => this.#changed(),
       tell: (event) => this.#events.emit(event),
     });
@@ -210,7 +207,7 @@ class HostBackend implements DeployBackend {
   }
 
   /** Updates names and published ports. Throws where the ports cannot be updated. */
-  async #moved(): Promise<void> {
+  async #move(): Promise<void> {
     const { instances } = this.#deployments;
     const networks = instances.flatMap((one) => one.networks.map(({ network }) => network));
     await Promise.all([
@@ -219,10 +216,10 @@ class HostBackend implements DeployBackend {
     ]);
   }
 
-  /** As {@linkcode #moved}, where no caller waits for the result: failures are logged. */
+  /** As {@linkcode #move}, where no caller waits for the result: failures are logged. */
   async #changed(next = () => Promise.resolve()): Promise<void> {
     try {
-      await this.#moved();
+      await this.#moves.run();
       await next();
     } catch (error) {
       this.#options.log.warn("names or published ports were not updated", { error });
@@ -299,19 +296,16 @@ class HostBackend implements DeployBackend {
       deployment.condemn();
       // A full disk must not prevent the removal that frees it.
       await deployment.save().catch((error) =>
-        this.#options.log.warn(
-          "the record of a removal was not written; the deployment is removed all the same",
-          {
-            deployment: name,
-            error,
-          },
-        )
+        this.#options.log.warn("a removal is not on record; it goes on", {
+          deployment: name,
+          error,
+        })
       );
       await Promise.all(deployment.instances.map((instance) => instance.end()));
       await deployment.forget();
       this.#deployments.remove(name);
       deployment.drop(deployment.instances);
-      await this.#moved();
+      await this.#moves.run();
       await this.#pruneNetworks();
       return true;
     });
@@ -342,7 +336,7 @@ class HostBackend implements DeployBackend {
           }
           await Promise.all(deployment.ready.map((instance) => instance.stop()));
         }
-        if (action === "stop") await this.#moved();
+        if (action === "stop") await this.#moves.run();
         else {
           deployment.transient = "creating";
           await this.#applier.ensureRunning(deployment, signal);

@@ -73,8 +73,9 @@ export class ContainerFiles {
   refresh(all: readonly FiledInstance[]): Promise<void> {
     return this.#lock.run(async () => {
       const hostConf = await hostResolvConf();
+      const named = namesOnEach(all);
       await Promise.all(all.flatMap((instance) => [
-        this.#write(instance, "hosts", hosts(instance, all)),
+        this.#write(instance, "hosts", hosts(instance, named)),
         this.#write(
           instance,
           "resolv.conf",
@@ -110,7 +111,18 @@ export class ContainerFiles {
   }
 }
 
-function hosts(instance: FiledInstance, all: readonly FiledInstance[]): string {
+/** The names on a network; each network is looked at once. */
+function namesOnEach(all: readonly FiledInstance[]) {
+  const known = new Map<string, ReturnType<typeof namesOn<FiledInstance>>>();
+  return (network: string) => {
+    const names = known.get(network) ??
+      namesOn(network, all).filter(({ names }) => names.length > 0);
+    known.set(network, names);
+    return names;
+  };
+}
+
+function hosts(instance: FiledInstance, named: ReturnType<typeof namesOnEach>): string {
   const { made, networks, spec } = instance;
   return hostsFile({
     hostname: made.hostname,
@@ -119,9 +131,7 @@ function hosts(instance: FiledInstance, all: readonly FiledInstance[]): string {
     gateway: networks[0]?.gateway,
     extra: spec.extraHosts,
     peers: networks.flatMap(({ network }) =>
-      namesOn(network.name, all).filter(({ instance: peer, names }) =>
-        peer !== instance && names.length > 0
-      )
+      named(network.name).filter(({ instance: peer }) => peer !== instance)
     ),
   });
 }

@@ -5,6 +5,7 @@
  */
 import { join } from "node:path";
 import { ensureDir, exists, readJson, writeFileAtomic } from "../../base/fs.ts";
+import type { Logger } from "../../base/log.ts";
 import { type BridgeNetwork, bridgeNetwork, isBridgeOf } from "../../runtime/network.ts";
 import { PortRules } from "../../runtime/port_rules.ts";
 import { markedBridges } from "../../runtime/rule_tables.ts";
@@ -24,6 +25,7 @@ export interface GoneOptions {
   base: string;
   /** Removes a bridge on which nobody is, with its rules. */
   removeNetwork: (network: BridgeNetwork) => Promise<void>;
+  log: Logger;
   /** What there is on this host; tests give another answer. */
   host?: {
     bridges: () => Promise<string[]>;
@@ -40,8 +42,14 @@ const HOST = {
   removePorts: (chain: string) => new PortRules(chain).set([]),
 };
 
-/** Writes this server's note, and removes what servers have left whose data folder is gone. */
+/** Writes this server's note, and removes what servers have left whose data folder is gone. A failure is logged. */
 export async function sweepGoneServers(options: GoneOptions): Promise<void> {
+  await sweep(options).catch((error) =>
+    options.log.warn("what servers have left whose data is gone was not removed", { error })
+  );
+}
+
+async function sweep(options: GoneOptions): Promise<void> {
   const { paths: { servers, dataDir, portChain }, base, removeNetwork, host = HOST } = options;
   await ensureDir(servers, 0o700);
   const own: Note = { chain: portChain, dataDir, base };

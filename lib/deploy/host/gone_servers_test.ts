@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { silent } from "../../base/log.ts";
 import { sweepGoneServers } from "./gone_servers.ts";
 
 Deno.test("what servers have left whose data is gone is removed; that of others, and of shared bridges, stays", async () => {
@@ -12,6 +13,7 @@ Deno.test("what servers have left whose data is gone is removed; that of others,
     await sweepGoneServers({
       paths: { servers, dataDir, portChain: `SVC-PORTS-${name}` },
       base,
+      log: silent,
       removeNetwork: ({ bridge }) => Promise.resolve(void removed.push(bridge)),
       host: {
         bridges: () => Promise.resolve(["eth0", "svc1", "svc-10-5-0", "svc-10-5-12", "svc-10-6-0"]),

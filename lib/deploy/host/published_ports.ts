@@ -1,6 +1,6 @@
 /** Published ports lead to the instances of the best standing, as instances come, fall ill, end and are replaced. */
 import type { Logger } from "../../base/log.ts";
-import { Mutex } from "../../base/mutex.ts";
+import { SharedRuns } from "../../base/shared_runs.ts";
 import { PortRules, type PortTargets } from "../../runtime/port_rules.ts";
 import { forgetUdpFlows } from "../../sys/conntrack.ts";
 import { LoopbackPorts } from "./loopback_ports.ts";
@@ -67,7 +67,7 @@ export class PublishedPorts {
   #loopback: LoopbackPorts;
   #instances: () => readonly PublishingInstance[];
   #log: Logger;
-  #lock = new Mutex();
+  #runs = new SharedRuns(() => this.#sync());
   #written: PortTargets[] = [];
   /** True where the written rules are known to be in place. */
   #sure = false;
@@ -82,17 +82,19 @@ export class PublishedPorts {
 
   /** Resolves when the ports lead to the targets of this call or of a later one. */
   sync(): Promise<void> {
-    return this.#lock.run(async () => {
-      const ports = portTargets(this.#instances());
-      const before = this.#written;
-      if (this.#sure && JSON.stringify(ports) === JSON.stringify(before)) return;
-      this.#sure = false;
-      await this.#rules.set(ports);
-      this.#loopback.set(ports);
-      this.#written = ports;
-      this.#sure = true;
-      this.#redirect(strayAnswers(before, ports));
-    });
+    return this.#runs.run();
+  }
+
+  async #sync(): Promise<void> {
+    const ports = portTargets(this.#instances());
+    const before = this.#written;
+    if (this.#sure && JSON.stringify(ports) === JSON.stringify(before)) return;
+    this.#sure = false;
+    await this.#rules.set(ports);
+    this.#loopback.set(ports);
+    this.#written = ports;
+    this.#sure = true;
+    this.#redirect(strayAnswers(before, ports));
   }
 
   /** True where the server listens at the port itself. */
