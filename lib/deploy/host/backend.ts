@@ -37,7 +37,8 @@ import { Spares } from "./spares.ts";
 import { WayOut } from "./way_out.ts";
 import { best } from "./standing.ts";
 
-export interface HostBackendOptions extends Omit<HostParts, "companions"> {
+export interface HostBackendOptions
+  extends HostParts, Pick<DeployBackend["caps"], "noCallerMounts" | "pruneImages"> {
   name: string;
   images: ImageResolver;
   /** The engine's own images, where it has a store of them. */
