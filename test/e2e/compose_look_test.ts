@@ -34,22 +34,44 @@ services:
     command: sh -c "echo at $$DB_URL; exec sleep 1000"
     stop_signal: SIGKILL
     depends_on: { db: { condition: service_healthy } }
+  tool:
+    build: { context: ., dockerfile_inline: "FROM base:1" }
+    command: sleep 1000
+    stop_signal: SIGKILL
+    scale: 2
 `);
 
     await t.step("up: what the provider says is in the environment of its dependents", async () => {
       const up = await project.run("up", "-d", "--wait");
       ok(up);
-      assert.match(up.stderr, /^ db {2}Creating\n db {2}Created\n/m);
+      assert.match(up.stderr, /^ db {2}Created\n[^]* Container look-web-1 {2}Creating$/m);
       assert.match(ok(await project.run("logs", "web")), /^web-1 {2}\| at http:\/\/far$/m);
       assert.equal(
         ok(await project.run("run", "--rm", "web", "sh", "-c", "echo $DB_URL")),
         "http://far\n",
       );
+      await project.write("A=from file\n", "vars");
+      const words = [
+        "run",
+        "--rm",
+        "--no-deps",
+        "--env-from-file",
+        "vars",
+        "web",
+        "sh",
+        "-c",
+        "echo $A",
+      ];
+      assert.equal(ok(await project.run(...words)), "from file\n");
       assert.notEqual((await project.run("run", "db", "true")).code, 0);
+      ok(await project.run("cp", "--all", "vars", "tool:/vars"));
+      for (const index of ["1", "2"]) {
+        ok(await project.run("exec", "-T", "--index", index, "tool", "cat", "/vars"));
+      }
     });
 
     await t.step("ps, images, top, stats", async () => {
-      const [head, row] = cells(ok(await project.run("ps")));
+      const [head, row] = cells(ok(await project.run("ps", "web")));
       assert.deepEqual(head.slice(0, 6), [
         "NAME",
         "IMAGE",
@@ -58,8 +80,8 @@ services:
         "CREATED",
         "STATUS",
       ]);
-      assert.match(row.slice(0, 4).join(" "), /^look-web-1 .*base:1 "sh -c 'echo at \$DB_…" web$/);
-      const [titles, image] = cells(ok(await project.run("images")));
+      assert.match(row.slice(0, 4).join(" "), /^look-web-1 base:1 "sh -c 'echo at \$DB_…" web$/);
+      const [titles, image] = cells(ok(await project.run("images", "web")));
       assert.deepEqual(
         titles,
         ["CONTAINER", "REPOSITORY", "TAG", "PLATFORM", "IMAGE ID", "SIZE", "CREATED"],
@@ -69,18 +91,22 @@ services:
       const top = ok(await project.run("top"));
       assert.match(top, /^SERVICE {2}# +\w+/);
       assert.match(top, /^web {6}1 .* sleep 1000$/m);
-      const [columns, used] = cells(ok(await project.run("stats", "--no-stream")));
+      const [columns, used] = cells(ok(await project.run("stats", "--no-stream", "web")));
       assert.deepEqual(columns.slice(0, 4), ["CONTAINER ID", "NAME", "CPU %", "MEM USAGE / LIMIT"]);
       assert.equal(used[1], "look-web-1");
     });
 
     await t.step("down: the provider takes away what it made", async () => {
-      const down = await project.run("down");
+      const down = await project.run("down", "--rmi", "local");
       ok(down);
+      assert.match(down.stderr, /^ Image look-tool {2}Removed$/m);
+      const again = await project.run("up", "-d", "--no-build", "tool");
+      assert.notEqual(again.code, 0, "its image is gone");
+      ok(await project.run("down"));
       assert.match(down.stderr, /^ db {2}Removed$/m);
       assert.deepEqual(
         await Deno.readTextFile(join(bin, "log")),
-        "up --kind=sql db\n".repeat(2) + "down --kind=sql db\n",
+        "up --kind=sql db\n".repeat(2) + "down --kind=sql db\n".repeat(2),
       );
     });
 

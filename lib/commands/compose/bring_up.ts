@@ -25,6 +25,7 @@ export interface BringUpValues {
   noDeps?: boolean;
   removeOrphans?: boolean;
   quietPull?: boolean;
+  quietBuild?: boolean;
   pullPolicy?: string;
   scale?: readonly string[];
 }
@@ -145,7 +146,7 @@ export async function bringUp(
   await makeFolders(loaded, services);
   await prepareImages(invocation, connection, {
     ...{ loaded, names: services, build: values.build ?? false, noBuild: values.noBuild ?? false },
-    ...{ pull: values.pullPolicy, quiet: values.quietPull },
+    ...{ pull: values.pullPolicy, quiet: values.quietPull, quietBuild: values.quietBuild },
   });
   await heedOrphans(invocation, session, { report, removes: values.removeOrphans ?? false });
   const applier = await Applier.open(invocation, session, all);

@@ -1,12 +1,13 @@
 /** Commands on one container of a service: `svc compose exec|attach|cp|port`. */
 import { SvcError } from "../../base/errors.ts";
+import { containersOf } from "../../compose/state.ts";
 import type { Invocation } from "../command.ts";
 import { EXEC_OPTIONS as EXEC } from "../options.ts";
 import { ATTACH_OPTIONS as ATTACH, CP_OPTIONS as CP } from "../workload_options.ts";
 import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { ATTACH_OPTIONS, CP_OPTIONS, EXEC_OPTIONS, PORT_OPTIONS } from "./options.ts";
-import { containerOf, openSession } from "./session.ts";
+import { chosen, containerOf, openSession } from "./session.ts";
 
 export const exec = {
   async run(call: ProjectInvocation & Invocation<typeof EXEC_OPTIONS>): Promise<number> {
@@ -75,23 +76,33 @@ export const cp = {
   async run(call: ProjectInvocation & Invocation<typeof CP_OPTIONS>): Promise<number> {
     const { values, positionals } = call;
     const session = await openSession(call);
-    const places = positionals.map((text) => {
-      const place = remotePlace(text);
-      // A path of this machine that looks like a name must not be taken for one.
-      if (!place) return /^[./~-]|^[A-Za-z]:[\\/]/.test(text) ? text : `./${text}`;
-      const { state, instance } = containerOf(session, place.service, values.index);
-      return `${state.status.name}/${instance.id}:${place.path}`;
-    });
-    return await delegate(call, {
-      module: await import("../cp.ts"),
-      options: CP,
-      connection: session.connection,
-      args: [
-        ...(values.archive ? ["--archive"] : []),
-        ...(values.followLink ? ["--follow-link"] : []),
-        ...["--", ...places],
-      ],
-    });
+    const [from, to] = positionals;
+    const target = remotePlace(to);
+    const every = target && values.allContainers
+      ? chosen(session, [target.service]).flatMap(containersOf)
+      : [undefined];
+    let code = 0;
+    for (const container of every) {
+      const places = [from, to].map((text) => {
+        const place = remotePlace(text);
+        // A path of this machine that looks like a name must not be taken for one.
+        if (!place) return /^[./~-]|^[A-Za-z]:[\\/]/.test(text) ? text : `./${text}`;
+        const { state, instance } = container ??
+          containerOf(session, place.service, values.index);
+        return `${state.status.name}/${instance.id}:${place.path}`;
+      });
+      code ||= await delegate(call, {
+        module: await import("../cp.ts"),
+        options: CP,
+        connection: session.connection,
+        args: [
+          ...(values.archive ? ["--archive"] : []),
+          ...(values.followLink ? ["--follow-link"] : []),
+          ...["--", ...places],
+        ],
+      });
+    }
+    return code;
   },
 };
 

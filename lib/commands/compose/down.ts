@@ -5,11 +5,15 @@ import { volumeName } from "../../compose/service_storage.ts";
 import { present, removeResources } from "../../compose/resources.ts";
 import { inOrder, type Needs, needsOf, reversed } from "../../compose/order.ts";
 import { removeProvided } from "../../compose/provider.ts";
+import { done, failing, type Report, working } from "../../compose/steps.ts";
+import { imageOf } from "../../compose/subject.ts";
+import { parseReference } from "../../oci/reference.ts";
 import type { Invocation } from "../command.ts";
 import { releaseHeld } from "../daemon/release.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { DOWN_OPTIONS } from "./options.ts";
 import { openProgress } from "./progress.ts";
+import { serverRegistry } from "./server_images.ts";
 import { chosen, openSession, orphansOf, secondsOf, type Session } from "./session.ts";
 
 type Call = ProjectInvocation & Invocation<typeof DOWN_OPTIONS>;
@@ -34,6 +38,31 @@ function providedOf({ loaded }: Session, names: readonly string[]): Needs {
   const { services } = loaded.project;
   const chosen = names.length > 0 ? names : Object.keys(services);
   return reversed(needsOf(loaded, chosen.filter((name) => services[name]?.provider)));
+}
+
+/** Removes the tags of the project's images from the server's registry. */
+async function removeImages(
+  call: Call,
+  { loaded, connection }: Session,
+  { which, report }: { which: string; report: Report },
+): Promise<void> {
+  if (!loaded) return;
+  const registry = await serverRegistry(connection, call);
+  for (const [name, service] of Object.entries(loaded.project.services)) {
+    const { image, build } = service;
+    if (which === "all" ? !image && !build : !build || image) continue;
+    const full = imageOf(loaded.project, name, service);
+    const { registry: host, repository, tag = "latest", digest } = parseReference(full);
+    // One of another registry is not the server's to remove.
+    if (host !== undefined) continue;
+    const id = `Image ${full}`;
+    working(report, id, "Removing");
+    const removed = await registry.deleteManifest(repository, digest ?? tag, {
+      signal: call.io.signal,
+    }).catch(failing(report, [id]));
+    if (removed) done(report, id, "Removed");
+    else report({ id, status: "No such image", end: "warning" });
+  }
 }
 
 export async function run(call: Call): Promise<number> {
@@ -67,6 +96,7 @@ export async function run(call: Call): Promise<number> {
     );
   }
   await removeResources(client, "networks", networks, report);
+  if (values.rmi) await removeImages(call, session, { which: values.rmi, report });
   if (values.volumes) {
     const volumes = await present(client, "volumes", isOwn(session, "volumes"));
     await removeResources(client, "volumes", volumes, report);

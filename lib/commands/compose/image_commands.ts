@@ -38,6 +38,7 @@ export const build = {
       flags: {
         ...{ noCache: values.noCache, pull: values.pull, quiet: values.quiet },
         ...{ buildArgs: values.buildArgs, ssh: values.ssh },
+        ...{ provenance: values.provenance, sbom: values.sbom },
       },
     });
     return 0;

@@ -5,7 +5,7 @@ import type { Invocation } from "../command.ts";
 import { ago, decimalSize } from "./human.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { IMAGES_OPTIONS } from "./options.ts";
-import { type ImageFacts, imageFacts, serverRegistry } from "./server_images.ts";
+import { type ImageFacts, imageFacts, imageNames, serverRegistry } from "./server_images.ts";
 import { chosen, openSession } from "./session.ts";
 
 function rowsOf(
@@ -36,10 +36,7 @@ export const images = {
     const session = await openSession(call);
     const states = chosen(session, positionals);
     const facts = new Map<string, ImageFacts>();
-    const { registry: own } = await session.client.json("GET /info");
-    /** As the files have it: images of the server's registry run by a name with its host. */
-    const nameOf = (image: string) =>
-      own && image.startsWith(`${own}/`) ? image.slice(own.length + 1) : image;
+    const nameOf = await imageNames(session.client);
     if (!values.quiet && states.length > 0) {
       const registry = await serverRegistry(session.connection, call);
       await Promise.all(states.map(async ({ status: { name, image, imageDigest: digest } }) => {

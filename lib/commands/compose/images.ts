@@ -21,6 +21,8 @@ export interface BuildFlags {
   quiet?: boolean;
   buildArgs?: readonly string[];
   ssh?: readonly string[];
+  provenance?: string;
+  sbom?: string;
 }
 
 const ELSEWHERE = /^(https?|ssh|git):\/\/|^git@|^github\.com\//;
@@ -47,6 +49,10 @@ function secretFlags(loaded: LoadedProject, name: string, { secrets = [] }: Buil
     );
   });
 }
+
+/** "false" is what nobody asks for. */
+const attested = (flag: string, value: string | undefined) =>
+  value === undefined || value === "false" ? [] : [`--${flag}=${value}`];
 
 /** The words of `svc build` for a service. `file`: the Dockerfile, where it is written in the project's file. */
 function buildWords(
@@ -93,6 +99,8 @@ function buildWords(
     ...each("--ssh", flags.ssh),
     ...(build.no_cache || flags.noCache ? ["--no-cache"] : []),
     ...(build.pull || flags.pull ? ["--pull"] : []),
+    ...attested("provenance", flags.provenance ?? build.provenance),
+    ...attested("sbom", flags.sbom ?? build.sbom),
     ...(flags.quiet ? ["--quiet"] : []),
     "--",
     context,
@@ -178,13 +186,15 @@ export function policyOf(given: string | undefined, { pull_policy: own = "missin
 export async function prepareImages(
   invocation: ProjectInvocation,
   connection: Connection,
-  { loaded, names, build, noBuild, pull, quiet }: {
+  { loaded, names, build, noBuild, pull, quiet, quietBuild = quiet }: {
     loaded: LoadedProject;
     names: readonly string[];
     build: boolean;
     noBuild: boolean;
     pull?: string;
     quiet?: boolean;
+    /** Default: `quiet`. */
+    quietBuild?: boolean;
   },
 ): Promise<void> {
   const { services } = loaded.project;
@@ -211,7 +221,10 @@ export async function prepareImages(
     }
   }
   if (built.length > 0) {
-    await buildImages(invocation, connection, { loaded, names: built, flags: { quiet } });
+    await buildImages(invocation, connection, {
+      ...{ loaded, names: built },
+      flags: { quiet: quietBuild },
+    });
   }
 }
 

@@ -97,6 +97,7 @@ const PUTTING_UP = [
   list("scale", "scale", "SERVICE=N", "Number of containers of a service."),
   removeOrphans,
   flag("quietPull", "quiet-pull", "Do not show the progress of pulls."),
+  flag("quietBuild", "quiet-build", "Do not show builds."),
   flag("yes", "yes", "Take every question as answered with yes.", "y"),
   pull,
 ] as const satisfies readonly AnyOption[];
@@ -142,6 +143,10 @@ export const DOWN_OPTIONS = [
   flag("volumes", "volumes", "Remove the project's volumes too.", "v"),
   removeOrphans,
   timeout,
+  {
+    ...text("rmi", "rmi", "WHICH", "Remove images: of builds without a name (local), or all."),
+    choices: ["local", "all"],
+  },
 ] as const satisfies readonly AnyOption[];
 
 export const PS_OPTIONS = [
@@ -219,6 +224,7 @@ export const RUN_OPTIONS = [
   text("name", "name", "NAME", "Name of the container."),
   text("entrypoint", "entrypoint", "COMMAND", "Replaces the image's."),
   list("env", "env", "K=V", "Variable of the container.", "e"),
+  list("envFromFile", "env-from-file", "FILE", "File of variables of the container."),
   list("labels", "label", "K=V", "Label of the container.", "l"),
   list("publish", "publish", "PORT", "Port to publish.", "p"),
   list("volumes", "volume", "SRC:DST", "Volume or folder to mount.", "v"),
@@ -231,6 +237,8 @@ export const RUN_OPTIONS = [
   flag("tty", "tty", "With a terminal, as on a terminal by default.", "t"),
   flag("interactive", "interactive", "Pass standard input, which is the default.", "i"),
   flag("quietPull", "quiet-pull", "Do not show the progress of pulls."),
+  flag("quietBuild", "quiet-build", "Do not show builds."),
+  pull,
   flag("quiet", "quiet", "Do not show what is done before the command runs.", "q"),
   removeOrphans,
   text("user", "user", "USER", "User to run as.", "u"),
@@ -240,6 +248,7 @@ export const RUN_OPTIONS = [
 export const CP_OPTIONS = [
   flag("archive", "archive", "Keep owners.", "a"),
   flag("followLink", "follow-link", "Where SRC is a link, copy its target.", "L"),
+  flag("allContainers", "all", "Copy into all containers of the service."),
   index,
 ] as const satisfies readonly AnyOption[];
 
@@ -279,6 +288,8 @@ export const BUILD_OPTIONS = [
   flag("quiet", "quiet", "Do not show the build.", "q"),
   flag("withDependencies", "with-dependencies", "Build what the services depend on too."),
   list("ssh", "ssh", "ID[=PATH]", "SSH agent or keys of the build."),
+  text("provenance", "provenance", "true|mode=…", "Attest how images were built."),
+  text("sbom", "sbom", "true", "Attest what is in images."),
 ] as const satisfies readonly AnyOption[];
 
 export const PULL_OPTIONS = [

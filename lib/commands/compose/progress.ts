@@ -134,6 +134,19 @@ class Lines implements Progress {
 
 const NOTHING: Progress = { step() {}, [Symbol.asyncDispose]: async () => {} };
 
+/** Shown between other lines of the same terminal: nothing is drawn in place, which would overwrite these. */
+export function betweenLines<T extends ProjectInvocation>(call: T): T {
+  const { composeProgress: mode, output } = call.values;
+  return {
+    ...call,
+    values: {
+      ...call.values,
+      ...((mode === "auto" && output !== "json" || mode === "tty") && { composeProgress: "plain" }),
+      ...((output === "auto" || output === "fancy") && { output: "plain" }),
+    },
+  };
+}
+
 /** `title`: "Running" for up and down. */
 export function openProgress(
   { io, values, env }: Pick<ProjectInvocation, "io" | "values" | "env">,

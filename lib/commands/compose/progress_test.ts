@@ -1,7 +1,7 @@
 /** The look of progress: what docker compose 2.40 shows on a terminal 60 columns wide, and elsewhere. */
 import assert from "node:assert/strict";
 import type { Io } from "../../base/terminal.ts";
-import { openProgress } from "./progress.ts";
+import { betweenLines, openProgress } from "./progress.ts";
 
 type Values = Parameters<typeof openProgress>[0]["values"];
 
@@ -77,4 +77,17 @@ Deno.test("progress: lines on a pipe, JSON, and nothing", async () => {
     ],
   );
   assert.equal(await shown({ composeProgress: "quiet" }, true), "");
+});
+
+Deno.test("progress: between lines of logs nothing is drawn in place; JSON stays JSON", () => {
+  const mode = (values: object) =>
+    betweenLines({ values } as Parameters<typeof betweenLines>[0]).values;
+  assert.deepEqual(mode({ composeProgress: "auto", output: "auto" }), {
+    composeProgress: "plain",
+    output: "plain",
+  });
+  for (const composeProgress of ["json", "quiet"]) {
+    assert.equal(mode({ composeProgress, output: "auto" }).composeProgress, composeProgress);
+  }
+  assert.equal(mode({ composeProgress: "auto", output: "json" }).composeProgress, "auto");
 });

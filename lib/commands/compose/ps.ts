@@ -8,6 +8,7 @@ import { formatPorts } from "../ps.ts";
 import { ago, healthOf, stateOf, statusText } from "./human.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { PS_OPTIONS } from "./options.ts";
+import { imageNames } from "./server_images.ts";
 import { chosen, openSession, type Session } from "./session.ts";
 
 type Call = ProjectInvocation & Invocation<typeof PS_OPTIONS>;
@@ -69,7 +70,11 @@ function quoted(command: string, whole: boolean): string {
   return JSON.stringify(text);
 }
 
-function jsonOf(container: Container, command: string): Record<string, unknown> {
+function jsonOf(
+  container: Container,
+  command: string,
+  nameOf: (image: string) => string,
+): Record<string, unknown> {
   const { name, instance, state: { project, service, status } } = container;
   return {
     Command: JSON.stringify(command),
@@ -77,7 +82,7 @@ function jsonOf(container: Container, command: string): Record<string, unknown> 
     ExitCode: instance.exitCode ?? 0,
     Health: healthOf(instance),
     ID: instance.id,
-    Image: status.image,
+    Image: nameOf(status.image),
     Labels: Object.entries(status.labels ?? {}).map((pair) => pair.join("=")).join(","),
     Name: name,
     Names: name,
@@ -111,17 +116,20 @@ export async function run(call: Call): Promise<number> {
     await io.stdout.write([...words].map((word) => `${word}\n`).join(""));
     return 0;
   }
-  const commands = await commandsOf(session, shown);
+  const [commands, nameOf] = await Promise.all([
+    commandsOf(session, shown),
+    imageNames(session.client),
+  ]);
   const commandOf = ({ state }: Container) => commands.get(state.status.name) ?? "";
   if (values.format === "json" || values.output === "json") {
     await io.stdout.write(
-      shown.map((one) => JSON.stringify(jsonOf(one, commandOf(one))) + "\n").join(""),
+      shown.map((one) => JSON.stringify(jsonOf(one, commandOf(one), nameOf)) + "\n").join(""),
     );
     return 0;
   }
   const rows = shown.map((one) => [
     one.name,
-    one.state.status.image,
+    nameOf(one.state.status.image),
     quoted(commandOf(one), values.noTrunc ?? false),
     one.state.service,
     ago(one.state.status.updatedAt),

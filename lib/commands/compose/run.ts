@@ -4,6 +4,8 @@ import { expandPort } from "../../api/deploy_spec_shorthand.ts";
 import { SvcError } from "../../base/errors.ts";
 import { applyDeployment, deleteDeployment } from "../../client/deployments.ts";
 import { deploymentName, LABELS } from "../../compose/names.ts";
+import { envOfFiles } from "../../compose/environment.ts";
+import { Files } from "../../compose/files.ts";
 import { requireServices, selected } from "../../compose/order.ts";
 import { done, working } from "../../compose/steps.ts";
 import { refusal } from "../../compose/refusal.ts";
@@ -36,7 +38,11 @@ function volumesOf(texts: readonly string[] = []): DeploySpec["volumes"] {
 }
 
 /** The service's spec, changed for one run. */
-function oneOffSpec(call: Call, spec: DeploySpec, terminal: boolean): DeploySpec {
+function oneOffSpec(
+  call: Call,
+  spec: DeploySpec,
+  { terminal, variables }: { terminal: boolean; variables: ReadonlyMap<string, string> },
+): DeploySpec {
   const { values, positionals: [service, ...command], env } = call;
   const project = spec.labels![LABELS.project];
   const id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
@@ -53,7 +59,7 @@ function oneOffSpec(call: Call, spec: DeploySpec, terminal: boolean): DeploySpec
       entrypoint: values.entrypoint.split(/\s+/).filter(Boolean),
       command,
     }),
-    env: { ...spec.env, ...parsePairs(values.env, "--env", env) },
+    env: { ...spec.env, ...Object.fromEntries(variables), ...parsePairs(values.env, "--env", env) },
     ports: [
       ...(values.servicePorts ? spec.ports : []),
       ...(values.publish ?? []).flatMap(expandPort) as DeploySpec["ports"],
@@ -94,9 +100,14 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   const { signal } = io;
   let provided: BroughtUp["provided"] = new Map();
   if (needed.length > 0) {
-    const { removeOrphans, quietPull } = values;
+    const { removeOrphans, quietPull, quietBuild } = values;
     ({ provided } = await bringUp(call, {
-      ...{ session, names: needed, values: { removeOrphans, quietPull }, until: "started" },
+      ...{
+        session,
+        names: needed,
+        values: { removeOrphans, quietPull, quietBuild },
+        until: "started",
+      },
       ...{ report, watch, signal },
     }));
   }
@@ -105,12 +116,21 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   const services = [service];
   const specs = specsOf({ loaded, services, scale: new Map(), surroundings, warn });
   const files = (await filesOf({ loaded, services, surroundings })).get(service);
-  const { build = false, quietPull: quiet } = values;
+  const { build = false, quietPull: quiet, quietBuild, pullPolicy } = values;
   await prepareImages(call, session.connection, {
-    ...{ loaded, names: [service], build, noBuild: false, quiet },
+    ...{ loaded, names: [service], build, noBuild: false, quiet, quietBuild },
+    pull: pullPolicy,
   });
   const plain = withProvided(loaded.project.services[service], specs.get(service)!, provided);
-  const spec = oneOffSpec(call, plain, isTyped(call));
+  const spec = oneOffSpec(call, plain, {
+    terminal: isTyped(call),
+    variables: await envOfFiles(
+      values.envFromFile ?? [],
+      new Map(Object.entries(loaded.environment)),
+      new Files(),
+      warn,
+    ),
+  });
   const id = `Container ${spec.labels![LABELS.container]}`;
   working(report, id, "Creating");
   const { client } = session;

@@ -3,6 +3,7 @@ import { parseReference } from "../../oci/reference.ts";
 import { parseManifest } from "../../oci/manifest.ts";
 import type { Registries } from "../../transfer/registries.ts";
 import type { RemoteRegistry } from "../../remote/registry.ts";
+import type { Client } from "../../client/client.ts";
 import type { Connection } from "../connect.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 
@@ -23,6 +24,12 @@ export async function serverRegistry(
     signal: io.signal,
   });
   return registries.get();
+}
+
+/** Names of images as files have them: those of the server's registry run by a name with its host. */
+export async function imageNames(client: Client): Promise<(image: string) => string> {
+  const { registry: own } = await client.json("GET /info");
+  return (image) => own && image.startsWith(`${own}/`) ? image.slice(own.length + 1) : image;
 }
 
 export interface ImageFacts {

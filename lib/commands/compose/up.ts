@@ -14,7 +14,7 @@ import { stopHeeding } from "./hurry.ts";
 import { LogView } from "./log_view.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { UP_OPTIONS } from "./options.ts";
-import { isLively, openProgress } from "./progress.ts";
+import { betweenLines, isLively, openProgress } from "./progress.ts";
 import { openSession, secondsOf, type Session } from "./session.ts";
 
 type Call = ProjectInvocation & Invocation<typeof UP_OPTIONS>;
@@ -171,13 +171,13 @@ async function attached(call: Call, session: Session): Promise<number> {
   const list = services.filter((name) => shown.has(name)).join(", ");
   if (list) view.notice(`Attaching to ${list}`);
   for (const follow of begun) follow();
-  await using progress = openProgress(call, "Stopping");
+  await using progress = openProgress(betweenLines(call));
   const counting = names.length > 0 ? names : services;
   const running = following.run({ services: counting, report: progress.step.bind(progress) });
   if (rules.length === 0) return await running;
   const over = new AbortController();
   const { follow } = await import("./watch_files.ts");
-  const watching = follow(call, session, {
+  const watching = follow(betweenLines(call), session, {
     rules,
     say: (text) => view.notice(`${view.margin}⦿ ${text}`),
     signal: AbortSignal.any([io.signal, over.signal]),
