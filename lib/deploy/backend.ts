@@ -40,6 +40,11 @@ export interface Attachments {
   env?: Readonly<Record<string, string>>;
   /** Only for a backend with the ability `mounts`. */
   mounts?: readonly AttachedMount[];
+  /**
+   * File of the server's, on a tmpfs: JSON of variables that the workload's process gets at each start, and that stand
+   * nowhere else. Only for a backend with the ability `secretEnv`.
+   */
+  secretEnv?: string;
   /** Only for a backend with the ability `companion`. */
   companion?: CompanionPlan;
   /** Only for a backend with the ability `egress`, whose modes name this one. */

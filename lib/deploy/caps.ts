@@ -180,6 +180,8 @@ export interface DeployCaps {
   egress?: EgressAbility;
   /** The engine tells `BackendParts.namespaces` of each instance: `apply` accepts `beside`. */
   namespaces?: true;
+  /** `apply` accepts `secretEnv`: the engine keeps no variable that it gives to a process. */
+  secretEnv?: true;
   /** `apply` accepts `companion`. */
   companion?: true;
   /** `apply` accepts `companion.mounts`: companions mount the callers' own files. */

@@ -49,12 +49,19 @@ type Engine = Pick<DeployBackend, "name" | "caps">;
 
 /** Throws `unsupported` for a part whose ability the backend lacks. */
 export function requireAbilities({ name, caps }: Engine, attachments: Attachments): void {
-  const { mounts, companion, egress, beside, certificates } = attachments;
+  const { mounts, secretEnv, companion, egress, beside, certificates } = attachments;
   const refuse = (what: string, why: string, help: string) => {
     throw new SvcError("unsupported", `Cannot deploy with ${what}: ${why}`, { help });
   };
   if (mounts?.length && !caps.mounts) {
     refuse("a folder of the server", `the ${name} backend cannot mount it`, "leave it out");
+  }
+  if (secretEnv !== undefined && !caps.secretEnv) {
+    refuse(
+      "credentials of kind: env",
+      `the ${name} backend keeps variables in the container's settings, where others read them`,
+      "deliver them with kind: file (envVar names its path) or kind: endpoint",
+    );
   }
   if (companion && !caps.companion) {
     const roles = Object.keys(companion.roles).join(", ");
@@ -128,6 +135,7 @@ class Parts {
   readonly #companionMounts: AttachedMount[] = [];
   readonly #beside: string[] = [];
   #besideRoles: Attachments["besideRoles"];
+  #secretEnv: Attachments["secretEnv"];
   #certificates: Attachments["certificates"];
   #egress: Attachments["egress"];
   /** Which service contributed each part. */
@@ -139,7 +147,7 @@ class Parts {
 
   /** Throws `conflict` where two services contribute the same part. */
   add(service: string, { env = {}, mounts = [], ...parts }: Attachments): void {
-    const { companion, egress, beside, certificates } = parts;
+    const { companion, egress, beside, certificates, secretEnv } = parts;
     for (const name of Object.keys(env)) this.#own(service, `the variable ${name}`);
     for (const { target } of [...mounts, ...companion?.mounts ?? []]) {
       this.#own(service, `a mount at ${target}`);
@@ -152,6 +160,7 @@ class Parts {
     this.#companionMounts.push(...companion?.mounts ?? []);
     if (beside !== undefined) this.#beside.push(beside);
     if (parts.besideRoles) this.#besideRoles = { ...this.#besideRoles, ...parts.besideRoles };
+    this.#secretEnv ??= secretEnv;
     this.#certificates ??= certificates;
     this.#egress ??= egress;
   }
@@ -178,6 +187,7 @@ class Parts {
           ...this.#companionMounts.length > 0 && { mounts: this.#companionMounts },
         },
       }),
+      ...(this.#secretEnv !== undefined && { secretEnv: this.#secretEnv }),
       ...(this.#egress && { egress: this.#egress }),
       ...(this.#beside.length > 0 && { beside: this.#beside.join(", ") }),
       ...(this.#besideRoles && { besideRoles: this.#besideRoles }),

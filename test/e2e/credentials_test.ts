@@ -29,7 +29,10 @@ const SPEC = {
     sources: [
       {
         ...{ name: "fixed", backend: "static", config: { user: "me", password: `${MARK}-static` } },
-        deliver: [file("/run/c/json"), file("/run/c/env", { format: "env" })],
+        deliver: [
+          ...[file("/run/c/json"), file("/run/c/env", { format: "env" })],
+          { kind: "env", envVar: "SECRET_WORD", valueKey: "password" },
+        ],
       },
       {
         ...{ name: "var", backend: "env", config: { token: "SECRET_OF_TEST" } },
@@ -181,6 +184,16 @@ e2eTest(
         // Where the last step looks for what is left.
         assert.ok((await mounted()).length > 0);
         assert.ok((await marked("/run/svc")).length > 0);
+      });
+
+      await t.step("a variable, of the process alone, at each of its starts", async () => {
+        const environment = () => inside(server, "tr '\\0' '\\n' < /proc/1/environ");
+        const line = `SECRET_WORD=${MARK}-static\n`;
+        assert.ok((await environment()).includes(line));
+        assert.equal((await server.svc(["restart", "web"])).code, 0);
+        assert.ok((await environment()).includes(line));
+        assert.ok(!(await inside(server, "env")).includes(`${MARK}-static`));
+        assert.deepEqual(await marked(server.dataDir), []);
       });
 
       await t.step("endpoints, of the workload alone", async () => {

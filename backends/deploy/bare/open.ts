@@ -30,6 +30,8 @@ export async function createBareBackend(
   const fields = BARE_FIELDS;
   const backend = await openHostBackend({
     ...{ name: "bare", paths, config, engine, images, fields, namespaces, beside, log },
+    // A container's document goes to the runtime alone, which keeps no variables.
+    secretEnv: true,
   });
   engine.holds(taking.move());
   return backend;

@@ -4,7 +4,7 @@ import type { ApplyAction, ApplyUntil } from "../../api/deployment.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
-import type { ApplyProgress, AttachedMount, Attachments } from "../backend.ts";
+import type { ApplyProgress, Attachments } from "../backend.ts";
 import type { Roles } from "../caretakers.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
@@ -145,11 +145,11 @@ export class Applier {
     deployment: Deployment,
     revision: Revision,
     plan: ContainerPlan,
-    { kept, walled, roles, companionMounts, warnings }: {
+    { kept, walled, roles, added, warnings }: {
       kept: readonly Instance[];
       walled: boolean;
       roles?: Roles;
-      companionMounts?: readonly AttachedMount[];
+      added: Pick<InstanceRecord, "companionMounts" | "secretEnv">;
       warnings: string[];
     },
   ): Promise<Instance[]> {
@@ -196,7 +196,7 @@ export class Applier {
             choice,
             ports,
             roles,
-            companionMounts,
+            ...added,
             ...(index === 0 && spare),
           })
         ),
@@ -270,7 +270,10 @@ export class Applier {
     const plan = containerPlan(spec, config, attachments);
     const made = await this.#reserve(deployment, { spec, hash }, plan, {
       ...{ kept, walled: attachments.egress !== undefined, roles, warnings },
-      companionMounts: attachments.companion?.mounts,
+      added: {
+        companionMounts: attachments.companion?.mounts,
+        secretEnv: attachments.secretEnv,
+      },
     });
     const rollOut = new RollOut(deployment, { onProgress, signal, warnings, until });
     const reach = () => {

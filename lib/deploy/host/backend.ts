@@ -16,12 +16,11 @@ import type { ImageResolver } from "../../oci/resolver.ts";
 import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
 import { ContainerFiles } from "./container_files.ts";
-import { HostCompanions } from "./companions.ts";
+import { accompanied, HostCompanions } from "./companions.ts";
 import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
 import { dialInTurn } from "../../wire/dial.ts";
 import { sweepRoots } from "./files/instance_root.ts";
-import type { Instance } from "./instance.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import { sweepGoneServers } from "./gone_servers.ts";
 import { Leftovers } from "./leftovers.ts";
@@ -45,6 +44,8 @@ export interface HostBackendOptions
   shown?: DeployBackend["caps"]["images"];
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
+  /** See {@linkcode DeployBackend.caps}. */
+  secretEnv?: true;
   /** Absent: instances have no companions. */
   beside?: CompanionOptions;
 }
@@ -58,8 +59,6 @@ export async function openHostBackend(options: HostBackendOptions): Promise<Depl
   await backend.open();
   return backend;
 }
-
-const accompanied = ({ id, made: { key, roles } }: Instance) => ({ id, key, roles });
 
 class HostBackend implements DeployBackend {
   readonly name: string;
@@ -93,10 +92,8 @@ class HostBackend implements DeployBackend {
     const instances = () => this.#deployments.instances;
     const companions = this.#companions = options.beside &&
       new HostCompanions({ ...options, ...options.beside });
-    const { bridges, resolvers, volumes, ...parts } = hostParts(
-      { ...options, companions },
-      instances,
-    );
+    const made = hostParts({ ...options, companions }, instances);
+    const { bridges, resolvers, volumes, ...parts } = made;
     const { binds } = parts;
     this.name = name;
     this.#options = options;
@@ -110,21 +107,16 @@ class HostBackend implements DeployBackend {
     this.#ports = new PublishedPorts(paths.portChain, instances, log);
     this.#parts = parts;
     this.#applier = new Applier({
-      engine,
-      bridges,
+      ...{ engine, bridges, binds, companions, allowPrivileged, fields },
       networks: this.#networks,
       spares: this.#spares,
-      ...{ binds, companions },
       deployments: this.#deployments,
-      allowPrivileged,
       takeOverMs: config.takeOverMs,
       holdsPort: (port) => this.#ports.holds(port),
-      fields,
     });
     const abilities = hostAbilities({
-      engine,
+      ...{ engine, volumes },
       deployments: this.#deployments,
-      volumes,
       networks: this.#networks,
       events: this.#events,
       roots: {
@@ -143,6 +135,7 @@ class HostBackend implements DeployBackend {
       ...abilities,
       ...(shown && { images: shown }),
       ...(noCallerMounts && { noCallerMounts }),
+      secretEnv: options.secretEnv,
       ...(pruneImages && { pruneImages }),
       ...(options.namespaces && { egress }),
       ...companions?.abilities((name, id) => accompanied(this.#deployments.require(name).pick(id))),

@@ -84,6 +84,11 @@ const MOUNT_CAPABILITIES = ["SYS_ADMIN"];
 
 const mountsFiles = (roles: Roles | undefined) => roles !== undefined && "mount" in roles;
 
+/** An instance as its companion knows it. */
+export const accompanied = (
+  { id, made: { key, roles } }: { id: string; made: Pick<Accompanied, "key" | "roles"> },
+): Accompanied => ({ id, key, roles });
+
 const containerOf = (key: string) => `${key}-companion`;
 const caredFor = ({ key, deployment, id }: Beside): CaredFor => ({ key, deployment, instance: id });
 

@@ -37,6 +37,8 @@ export interface MadeRecord {
   hostname: string;
   /** Of its companion; absent: it has none. */
   roles?: Roles;
+  /** As of `Attachments` in backend.ts. */
+  secretEnv?: string;
   /** What its companion mounts for it; sources are below the companion's folder of mounts. */
   companionMounts?: readonly AttachedMount[];
   /** Host ports that lead to the instance, in turns with the other replicas. */
@@ -45,8 +47,12 @@ export interface MadeRecord {
 
 /** The unchanging part alone. */
 export function madeOf(record: MadeRecord): MadeRecord {
-  const { key, replica, plan, choice, endpoint, hostname, ports, roles, companionMounts } = record;
-  return { key, replica, plan, choice, endpoint, hostname, ports, roles, companionMounts };
+  const { key, replica, plan, choice, endpoint, hostname, ports } = record;
+  const { roles, companionMounts, secretEnv } = record;
+  return {
+    ...{ key, replica, plan, choice, endpoint, hostname, ports },
+    ...{ roles, companionMounts, secretEnv },
+  };
 }
 
 export interface InstanceRecord extends MadeRecord {

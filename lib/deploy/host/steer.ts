@@ -8,6 +8,7 @@ import type { ContainerEngine, ProcessIdentity } from "./engine.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import type { Life } from "./life.ts";
 import type { MadeRecord } from "./record.ts";
+import { secretVariables } from "./secret_env.ts";
 import { within } from "./within.ts";
 
 /** Milliseconds that a killed container may take to end. */
@@ -30,10 +31,10 @@ export interface Steered {
 /** Creates the container from its bundle; the binds of the spec are checked and placed at each time. */
 export async function createContainer(
   { binds, engine }: Pick<InstanceParts, "binds" | "engine">,
-  { bundle, deployment, made: { key, replica }, spec }: {
+  { bundle, deployment, made: { key, replica, secretEnv }, spec }: {
     bundle: string;
     deployment: string;
-    made: Pick<MadeRecord, "key" | "replica">;
+    made: Pick<MadeRecord, "key" | "replica" | "secretEnv">;
     spec: DeploySpec;
   },
 ): Promise<ProcessIdentity> {
@@ -41,6 +42,7 @@ export async function createContainer(
   const sources = await binds.place(key, spec, bundle);
   const labels = { deployment, replica, ofSpec };
   try {
+    await using _variables = await secretVariables(bundle, secretEnv);
     return await engine.create({ key, bundle, tty, stdinOpen, image, labels });
   } finally {
     // An engine that starts it again by itself needs them again.

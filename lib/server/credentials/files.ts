@@ -21,6 +21,8 @@ export const credentialFolder = (
   join(runDir, createHash("sha256").update(dataDir).digest("hex").slice(0, 12), "credentials");
 
 const nameOf = (index: number) => String(index);
+/** The file of variables. */
+const VARIABLES = "variables.json";
 
 async function ignoreMissing(work: Promise<unknown>): Promise<void> {
   await work.catch((error) => {
@@ -39,6 +41,21 @@ export class CredentialFiles {
   /** Where the workload's mount comes from. */
   path(deployment: string, index: number): string {
     return join(this.#root, deployment, nameOf(index));
+  }
+
+  /** Where the deployment's variables are, as JSON that only root reads. */
+  variablesPath(deployment: string): string {
+    return join(this.#root, deployment, VARIABLES);
+  }
+
+  /** Writes the variables of an opened deployment. */
+  async writeVariables(deployment: string, values: Record<string, string>): Promise<void> {
+    const path = this.variablesPath(deployment);
+    try {
+      await Deno.writeTextFile(path, JSON.stringify(values), { mode: 0o600 });
+    } catch (error) {
+      throw asSvcError(error, `Cannot write a credential of ${deployment}`);
+    }
   }
 
   /** Makes the deployment's folder, empty. */

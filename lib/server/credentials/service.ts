@@ -9,6 +9,7 @@ import type { Logger } from "../../base/log.ts";
 import { CredentialAsker } from "../../credentials/ask.ts";
 import { type EndpointDelivery, endpointVariables } from "../../credentials/endpoint.ts";
 import type { UpstreamDelivery } from "../../credentials/upstream.ts";
+import { oneValue } from "../../credentials/credential.ts";
 import { fileText } from "../../credentials/file_formats.ts";
 import type { KeptCredential } from "../../credentials/kept_source.ts";
 import type { Attachments } from "../../deploy/backend.ts";
@@ -30,6 +31,7 @@ export interface CredentialServiceOptions {
 }
 
 type FileDelivery = Extract<Delivery, { kind: "file" }>;
+type VariableDelivery = Extract<Delivery, { kind: "env" }>;
 
 const refused = ({ name }: DeploySpec, why: string, help: string) =>
   new SvcError("unsupported", `Cannot deploy ${name} with credentials: ${why}`, { help });
@@ -46,12 +48,14 @@ function checkDeliveries(spec: DeploySpec, deliveries: readonly Delivery[]): voi
       "deliver it with kind: file, or choose another network",
     );
   }
-  const other = deliveries.find(({ kind }) => kind === "env");
-  if (other) {
+  const twice = deliveries.find(({ kind, envVar = "" }) =>
+    kind === "env" && Object.hasOwn(spec.env ?? {}, envVar)
+  );
+  if (twice) {
     throw refused(
       spec,
-      `${other.source} would be a variable, which stays in the container's settings where others read it`,
-      "deliver it with kind: file (envVar names its path) or kind: endpoint",
+      `the spec sets ${twice.envVar} too, which is to have ${twice.source}`,
+      "leave it out of env, or give the credential another variable",
     );
   }
 }
@@ -62,6 +66,7 @@ class Delivered {
   readonly #options: CredentialServiceOptions;
   readonly asker: CredentialAsker;
   readonly #files: readonly FileDelivery[];
+  readonly #variables: readonly VariableDelivery[];
   readonly #endpoints: readonly EndpointDelivery[];
   readonly #upstreams: readonly UpstreamDelivery[];
   readonly #renewals = new AbortController();
@@ -77,6 +82,7 @@ class Delivered {
     this.#options = options;
     this.asker = asker;
     this.#files = deliveries.filter((one) => one.kind === "file");
+    this.#variables = deliveries.filter((one) => one.kind === "env");
     this.#endpoints = deliveries.filter((one) => one.kind === "endpoint");
     this.#upstreams = deliveries.filter((one) => one.kind === "proxy");
   }
@@ -94,6 +100,7 @@ class Delivered {
     return {
       env,
       ...(mounts.length > 0 && { mounts }),
+      ...(this.#variables.length > 0 && { secretEnv: files.variablesPath(this.#spec.name) }),
       ...(endpoints !== "" && {
         beside: `an endpoint of credentials (${endpoints})`,
         besideRoles: { credential: this.#role },
@@ -130,13 +137,22 @@ class Delivered {
     }
   }
 
-  /** Asks for what is delivered as files, and writes them. Throws where there are no values. */
+  /** Asks for what is delivered as files and variables, and writes them. Throws where there are no values. */
   async place(): Promise<void> {
-    if (this.#files.length === 0) return;
+    if (this.#files.length + this.#variables.length === 0) return;
     const { name: deployment } = this.#spec;
+    const { files } = this.#options;
     const names = [...this.#names];
     const credentials = await Promise.all(names.map((name) => this.asker.get(name)));
-    await this.#options.files.open(deployment);
+    const variables = await Promise.all(
+      this.#variables.map(async ({ source, envVar, valueKey }) =>
+        [envVar, oneValue(source, await this.asker.get(source), valueKey)] as const
+      ),
+    );
+    await files.open(deployment);
+    if (variables.length > 0) {
+      await files.writeVariables(deployment, Object.fromEntries(variables));
+    }
     for (const [index, name] of names.entries()) {
       await this.#write(name, credentials[index]);
       this.#renew(name, credentials[index].renewInMs);

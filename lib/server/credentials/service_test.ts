@@ -32,7 +32,10 @@ const spec = (deliver: Record<string, string>, more: Record<string, unknown> = {
 Deno.test("credentials: what is not delivered is refused by name", () => {
   const endpoint = { kind: "endpoint" };
   const refused: [ReturnType<typeof spec>, RegExp][] = [
-    [spec({ kind: "env", envVar: "TOKEN" }), /c would be a variable, which stays/],
+    [
+      spec({ kind: "env", envVar: "TOKEN" }, { env: { TOKEN: "x" } }),
+      /the spec sets TOKEN too, which is to have c/,
+    ],
     [
       spec({ ...endpoint, upstream: "https://api.example" }, { networks: ["none"] }),
       /network none has none of its own/,
@@ -72,4 +75,14 @@ Deno.test("credentials: how they are made is refused before anything is written"
     assert.ok(!error.message.includes("secret"));
     return true;
   });
+});
+
+Deno.test("credentials: variables are for an engine that keeps none", () => {
+  const secretEnv = "/run/svc/x/credentials/web/variables.json";
+  assert.throws(() => requireAbilities({ name: "dockerhost", caps: {} }, { secretEnv }), {
+    code: "unsupported",
+    message: /kind: env: the dockerhost backend keeps variables in the container's settings/,
+    help: /kind: file/,
+  });
+  requireAbilities({ name: "bare", caps: { secretEnv: true } }, { secretEnv });
 });
