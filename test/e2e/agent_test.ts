@@ -44,7 +44,10 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
       HOME: Deno.env.get("HOME")!,
       XDG_RUNTIME_DIR: join(folder, "run"),
     },
-    ...{ SVC_CONFIG: "/nonexistent", SVC_SERVER: `http://${far.host}:${server.port}` },
+    ...{
+      SVC_CONFIG: "/nonexistent/svc-test-config.yaml",
+      SVC_SERVER: `http://${far.host}:${server.port}`,
+    },
   };
   const svc = async (args: readonly string[], executable = EXECUTABLE) => {
     const options = { cwd: join(folder, "shop"), env, clearEnv: true, stdin: "null" } as const;

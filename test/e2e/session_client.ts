@@ -28,7 +28,12 @@ export class Client implements AsyncDisposable {
       args: [...command, ...args],
       cwd,
       clearEnv: true,
-      env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },
+      env: {
+        ...OWN_ENV,
+        SVC_CONFIG: "/nonexistent/svc-test-config.yaml",
+        SVC_SERVER: server.url,
+        ...env,
+      },
       stdin: "null",
       stdout: "piped",
       stderr: "piped",

@@ -22,7 +22,7 @@ export async function sit(server: Server, args: string[], env: Record<string, st
     size: SIZE,
     env: {
       ...OWN_ENV,
-      SVC_CONFIG: "/nonexistent",
+      SVC_CONFIG: "/nonexistent/svc-test-config.yaml",
       SVC_SERVER: server.url,
       TERM: "xterm-test",
       ...env,

@@ -94,7 +94,12 @@ class Held {
     this.#child = new Deno.Command(EXECUTABLE, {
       args,
       clearEnv: true,
-      env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },
+      env: {
+        ...OWN_ENV,
+        SVC_CONFIG: "/nonexistent/svc-test-config.yaml",
+        SVC_SERVER: server.url,
+        ...env,
+      },
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
