@@ -61,7 +61,10 @@ async function serve(message: IncomingMessage, outlet: Outlet, options: ListenOp
     const answer = await found.route.handler(call, api);
     if (!call.isTaken) await call.answer(answer ?? { status: 204 });
   } catch (error) {
-    if (messageOf(error).status >= 500 && !call?.signal.aborted && systemCode(error) !== "EPIPE") {
+    const { status } = messageOf(error);
+    // What svc does not do (501) is the client's affair, and so is a connection that it closed.
+    const own = status >= 500 && status !== 501;
+    if (own && !call?.signal.aborted && systemCode(error) !== "EPIPE") {
       api.warn(`${message.method} ${message.url}: ${asSvcError(error).message}`);
     }
     await (call ?? new NodeCall(message, outlet, none, signal)).fail(error).catch(() => {});

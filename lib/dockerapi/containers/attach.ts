@@ -18,12 +18,8 @@ const typeOf = (call: Call, tty: boolean) =>
     ? "application/vnd.docker.raw-stream" as const
     : "application/vnd.docker.multiplexed-stream" as const;
 
-/** Terminals of attached main processes, by the container's id. */
-const terminals = new WeakMap<DockerApi, Map<string, RemoteTerminal>>();
-
 function terminalOf(api: DockerApi, { record }: Seen): RemoteTerminal {
-  const all = terminals.get(api) ?? new Map<string, RemoteTerminal>();
-  terminals.set(api, all);
+  const all = api.containers.terminals;
   const known = all.get(record.id) ?? new RemoteTerminal(sizeOf(record.hostConfig.ConsoleSize));
   all.set(record.id, known);
   return known;

@@ -21,6 +21,7 @@ import type { ContainerRecord } from "./record.ts";
 import { isUp, type Seen, seenOf } from "./seen.ts";
 import { networksOf } from "./spec.ts";
 import type { Storage } from "./storage.ts";
+import type { RemoteTerminal } from "./streams.ts";
 
 /** Milliseconds that sessions may take to end. */
 const CLOSE_MS = 15_000;
@@ -37,6 +38,10 @@ export class Containers {
   readonly #making = new Set<string>();
   /** Sessions that hold folders of this machine, by the container's id. */
   readonly #sessions = new Map<string, DeploySession>();
+  /** Names of containers that are being made. */
+  readonly #names = new Set<string>();
+  /** Terminals of attached main processes, by the container's id. */
+  readonly terminals = new Map<string, RemoteTerminal>();
   readonly life: Life;
   readonly ports: ForwardedPorts;
 
@@ -118,6 +123,23 @@ export class Containers {
     return record.instance === undefined
       ? this.#records.save(record.id, record)
       : Promise.resolve();
+  }
+
+  /** Takes the name until the result is disposed of. Throws `conflict` in docker's words where it is taken. */
+  async reserve(name: string, signal: AbortSignal): Promise<Seen[] & Disposable> {
+    const all = await this.all(signal);
+    const other = all.find(({ record }) => record.name === name)?.record;
+    if (other || this.#names.has(name)) {
+      throw new SvcError(
+        "conflict",
+        `Conflict. The container name "/${name}" is already in use by container "${
+          other?.id ?? "that is being made"
+        }". You have to remove (or rename) that container to be able to reuse that name.`,
+        { help: "" },
+      );
+    }
+    this.#names.add(name);
+    return Object.assign(all, { [Symbol.dispose]: () => void this.#names.delete(name) });
   }
 
   /** Makes the container on the server; it waits for its start. Returns what the server warns of. */
@@ -232,6 +254,7 @@ export class Containers {
   /** The container is no more. */
   async forget(record: ContainerRecord): Promise<void> {
     await this.ports.close(record.id);
+    this.terminals.delete(record.id);
     if (record.instance === undefined) await this.#records.remove(record.id);
     this.life.gone(record);
   }

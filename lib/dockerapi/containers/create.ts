@@ -62,20 +62,11 @@ export async function create(call: Call, api: DockerApi): Promise<Answer> {
   const { HostConfig, NetworkingConfig: _, ...given } = request;
   const hostConfig = HostConfig ?? {};
   if (!given.Image) throw new SvcError("argument_invalid", "no image was specified");
-  const all = await api.containers.all(call.signal);
-  const taken = (name: string) => all.find(({ record }) => record.name === name)?.record;
   const id = newId();
   const asked = call.query.get("name");
-  const name = asked ? checkName(asked) : someName((one) => taken(one) !== undefined);
-  const other = taken(name);
-  if (other) {
-    throw new SvcError(
-      "conflict",
-      `Conflict. The container name "/${name}" is already in use by container "${other.id}". You have ` +
-        "to remove (or rename) that container to be able to reuse that name.",
-      { help: "" },
-    );
-  }
+  const known = (one: string) => api.containers.records.some(({ name }) => name === one);
+  const name = asked ? checkName(asked) : someName(known);
+  using all = await api.containers.reserve(name, call.signal);
   const image = await requireImage(api, given.Image, call.signal);
   const used = new Set(all.map(({ status }) => status.name));
   const record: ContainerRecord = {

@@ -21,7 +21,7 @@ function requireWhole({ record, status }: Seen, what: string): void {
   if (record.instance === undefined || status.instances.length === 1) return;
   throw conflict(
     `Cannot ${what} ${record.name}: it is one of ${status.instances.length} instances of ` +
-      `${status.name}, which svc ${what}s together: svc ${what} ${status.name}`,
+      `${status.name}, which are one deployment: svc ${what} ${status.name}`,
   );
 }
 
