@@ -132,12 +132,14 @@ export async function createContainerdBackend(
       config,
       engine,
       images,
-      shown: registry.images,
-      pruneImages: (options) => roots.prune(options),
-      // docs/spec: only by a companion.
-      noCallerMounts: {
-        why: "on containerd they need companions, as SVC_CONTAINERD_REMOTE is off",
-        help: "start the server with SVC_CONTAINERD_REMOTE=1, or leave out --mount",
+      more: {
+        images: registry.images,
+        pruneImages: (options) => roots.prune(options),
+        // docs/spec: only by a companion.
+        noCallerMounts: {
+          why: "on containerd they need companions, as SVC_CONTAINERD_REMOTE is off",
+          help: "start the server with SVC_CONTAINERD_REMOTE=1, or leave out --mount",
+        },
       },
       ...{ fields, namespaces, beside, log },
     });

@@ -36,12 +36,11 @@ import { Spares } from "./spares.ts";
 import { WayOut } from "./way_out.ts";
 import { best } from "./standing.ts";
 
-export interface HostBackendOptions
-  extends HostParts, Pick<DeployBackend["caps"], "noCallerMounts" | "pruneImages"> {
+export interface HostBackendOptions extends Omit<HostParts, "companions"> {
   name: string;
   images: ImageResolver;
-  /** The engine's own images, where it has a store of them. */
-  shown?: DeployBackend["caps"]["images"];
+  /** What this engine has beyond the others. */
+  more?: Pick<DeployBackend["caps"], "images" | "noCallerMounts" | "pruneImages">;
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
   /** See {@linkcode DeployBackend.caps}. */
@@ -86,8 +85,7 @@ class HostBackend implements DeployBackend {
   #turn = 0;
 
   constructor(options: HostBackendOptions) {
-    const { name, paths, config, engine, shown, fields, noCallerMounts, pruneImages, log } =
-      options;
+    const { name, paths, config, engine, fields, log } = options;
     const { allowPrivileged, cniSubnetBase: subnetBase } = config;
     const instances = () => this.#deployments.instances;
     const companions = this.#companions = options.beside &&
@@ -133,10 +131,8 @@ class HostBackend implements DeployBackend {
     };
     this.caps = {
       ...abilities,
-      ...(shown && { images: shown }),
-      ...(noCallerMounts && { noCallerMounts }),
+      ...options.more,
       secretEnv: options.secretEnv,
-      ...(pruneImages && { pruneImages }),
       ...(options.namespaces && { egress }),
       ...companions?.abilities((name, id) => accompanied(this.#deployments.require(name).pick(id))),
     };
