@@ -84,11 +84,15 @@ export const presentRules = (tables: Tables, { bridge }: Pick<BridgeNetwork, "br
   removal(tables, (text) => text.startsWith(markOf(bridge, "")));
 
 const SET_UP = "Cannot set up networking";
+/** Milliseconds for which a crowd that is attached at once relies on one look. */
+const LOOKED = 1000;
 
 export class BridgeRules {
   /** Makes reading and then changing the rules one step. */
   #lock = new Mutex();
   #options: { resolver?: boolean };
+  /** Of each bridge: for what kind of network its rules were last there, and when. */
+  #looked = new Map<string, { kind: string; at: number }>();
 
   /** `resolver`: the host answers the containers' DNS on the bridge. */
   constructor(options: { resolver?: boolean } = {}) {
@@ -97,12 +101,18 @@ export class BridgeRules {
 
   /**
    * Adds the network's missing rules, for instance after a flush. Where no rule is missing, this runs one process
-   * for each family.
+   * for each family. What was there a second ago counts as there.
    */
   ensure(network: BridgeNetwork, signal?: AbortSignal): Promise<void> {
+    const { bridge, internal, walled, subnet6 } = network;
+    const kind = [internal, walled, subnet6].join();
     return this.#lock.run(async () => {
+      const at = performance.now();
+      const last = this.#looked.get(bridge);
+      if (last?.kind === kind && at - last.at < LOOKED) return;
       await this.#ensure(4, network, signal);
-      if (network.subnet6) await this.#ensure(6, network, signal);
+      if (subnet6) await this.#ensure(6, network, signal);
+      this.#looked.set(bridge, { kind, at });
     });
   }
 
@@ -116,6 +126,7 @@ export class BridgeRules {
   /** Idempotent. `both`: it may have rules of IPv6 too. */
   remove(network: Pick<BridgeNetwork, "bridge">, { both = false } = {}): Promise<void> {
     return this.#lock.run(async () => {
+      this.#looked.clear();
       for (const family of both ? [4, 6] as const : [4] as const) {
         await applyRules(family, presentRules(await readTables(family), network), SET_UP);
       }

@@ -77,6 +77,8 @@ export class BridgeDriver {
   #looked = new Map<string, number>();
 
   #tell: (text: string) => void;
+  /** False: the CNI plugin `firewall` had let nobody through when this was looked for. */
+  #exceptions: boolean | undefined;
 
   /**
    * `resolver`: the host answers the containers' DNS on the bridges. `tell`: called where a setting of the whole
@@ -184,8 +186,10 @@ export class BridgeDriver {
   /** Idempotent, also where the namespace is gone. */
   async detach(network: BridgeNetwork, endpoint: Endpoint, result?: CniResult): Promise<void> {
     const config = { name: network.name, type: "firewall" };
-    // The container's exceptions from filtered forwarding, made by earlier versions of the server.
-    if (result?.ips && await hasException(result.ips)) {
+    // The container's exceptions from filtered forwarding, made by earlier versions of the server. Without its
+    // chain the plugin has made none, and nobody calls it any more.
+    this.#exceptions ??= await exceptionLines().then((lines) => lines.length > 0);
+    if (result?.ips && this.#exceptions && await hasException(result.ips)) {
       await this.plugins.del({ ...endpoint, config, prevResult: result });
     }
     await this.plugins.del({ ...endpoint, config: this.#config(network), prevResult: result });
@@ -302,10 +306,14 @@ async function hasAddress6(bridge: string): Promise<boolean> {
   });
 }
 
+async function exceptionLines(): Promise<string[]> {
+  const tables = await readTables(4, { table: "filter" });
+  return (tables.get("filter") ?? []).filter((line) => line.startsWith("-A CNI-FORWARD "));
+}
+
 /** True where the CNI plugin `firewall` has let one of the addresses through. */
 async function hasException(ips: readonly { address: string }[]): Promise<boolean> {
-  const tables = await readTables(4, { table: "filter" });
-  const lines = (tables.get("filter") ?? []).filter((line) => line.startsWith("-A CNI-FORWARD "));
+  const lines = await exceptionLines();
   return ips.some(({ address }) =>
     lines.some((line) => line.includes(` ${address.split("/")[0]}/32 `))
   );
