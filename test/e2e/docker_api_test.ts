@@ -13,12 +13,36 @@ const MAIN = "docker28";
 /** Ends at once when it is stopped. */
 const SERVES = ["--stop-signal", "KILL", "base:1", "httpd", "-f", "-p", "80", "-h", "/www"];
 
+/** What is printed without a newline is shown at once: the answer is typed when the question has come. */
+async function answersAPrompt(api: DockerSocket): Promise<void> {
+  const child = new Deno.Command(PROGRAMS[MAIN], {
+    args: ["run", "--rm", "-i", "base:1", "sh", "-c", "printf 'who? '; read x; echo it is $x"],
+    env: { DOCKER_HOST: `unix://${api.path}` },
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  const timer = setTimeout(() => child.kill("SIGKILL"), 60_000);
+  const typing = child.stdin.getWriter();
+  let shown = "";
+  for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
+    shown += part;
+    if (shown === "who? ") {
+      await typing.write(new TextEncoder().encode("me\n"));
+      await typing.close();
+    }
+  }
+  clearTimeout(timer);
+  await child.status;
+  assert.equal(shown, "who? it is me\n");
+}
+
 async function runsAndEnds(api: DockerSocket): Promise<void> {
   for (const program of ["docker20", MAIN] as const) {
     assert.equal(await api.ok(program, ["run", "--rm", "base:1", "echo", "hi"]), "hi\n");
     const typed = await api.ok(program, ["run", "--rm", "-i", "base:1", "cat"], { stdin: "typed" });
     assert.equal(typed, "typed");
   }
+  await answersAPrompt(api);
   const mixed = await api.run(MAIN, [
     "run",
     "--name",

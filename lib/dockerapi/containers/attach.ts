@@ -1,5 +1,6 @@
 /** `attach`, `logs` and `resize`. */
 import type { DeploymentStatus } from "../../api/deployment.ts";
+import { printedBytes } from "../../api/log_bytes.ts";
 import { isAbort, SvcError } from "../../base/errors.ts";
 import { getDeployment, readLogs } from "../../client/deployments.ts";
 import { attachMain } from "../../client/exec.ts";
@@ -90,61 +91,97 @@ async function onTerminal({ call, api, seen, stdin, keys, shows }: Attached): Pr
   await connection?.closeWrite();
 }
 
-/** Passes the client's input on, once the process runs. */
-async function feed({ api, seen, keys }: Attached, connection: Duplex, over: AbortSignal) {
-  const { record } = seen;
-  await attachMain(api.client(over), record.deployment, {
-    instance: record.instance,
-    stdin: true,
-  }, {
-    signal: over,
-    onOutput: () => Promise.resolve(),
-    onStart: ({ stdin }) => ({ ...stdin && { stdin: inputOf(connection, keys, () => {}) } }),
-  });
-}
+type Count = Record<"stdout" | "stderr", number>;
 
-/** Without a terminal the output is that of the log, from the first byte to the last. */
-async function onPipes(attached: Attached): Promise<void> {
-  const { call, api, seen, shows, stdin } = attached;
+/** The log's bytes without those that were shown already: `count` of each stream. */
+async function showLog(
+  { call, api, seen, shows }: Attached,
+  connection: Duplex,
+  { count, signal }: { count: Count; signal: AbortSignal },
+): Promise<void> {
   const { record, instance } = seen;
-  const connection = await call.take({ type: typeOf(call, false) });
-  const over = new AbortController();
-  const signal = AbortSignal.any([call.signal, over.signal]);
-  const fed = stdin ? feed(attached, connection, signal) : Promise.resolve();
-  fed.catch(() => {/* it may end before anybody is attached to it: its log tells how */});
   const logs = call.flag("logs");
   const running = isUp(instance);
-  const show = async () => {
-    if (!call.flag("stream", true) && !logs) return;
-    if (!running && !logs) await api.containers.life.started(seen, signal);
-    // An earlier start's output is not this one's.
-    const status = await getDeployment(api.client(signal), record.deployment);
-    const since = running || logs ? undefined : beginning(status, instance?.finishedAt);
-    const frames = readLogs(api.client(signal), record.deployment, {
-      follow: call.flag("stream", true),
-      instance: record.instance,
-      ...since && { since },
-      ...running && !logs && { tail: 0 },
+  if (!running && !logs) await api.containers.life.started(seen, signal);
+  // An earlier start's output is not this one's.
+  const status = await getDeployment(api.client(signal), record.deployment);
+  const since = running || logs ? undefined : beginning(status, instance?.finishedAt);
+  const frames = readLogs(api.client(signal), record.deployment, {
+    follow: call.flag("stream", true),
+    instance: record.instance,
+    ...since && { since },
+  });
+  for await (const frame of frames) {
+    const { stream } = frame;
+    const bytes = printedBytes(frame);
+    const known = Math.min(count[stream], bytes.length);
+    count[stream] -= known;
+    if (!shows[stream] || known === bytes.length) continue;
+    await connection.write(framed(stream, bytes.subarray(known)));
+  }
+}
+
+/**
+ * Shows what the process prints as it comes, and passes the client's input on. True where all was shown; false where
+ * nobody was attached before the process ended, or the server let go of it.
+ */
+async function follow(
+  { call, api, seen, shows, stdin }: Attached,
+  take: () => Promise<Duplex>,
+  { count, signal }: { count: Count; signal: AbortSignal },
+): Promise<boolean> {
+  const { deployment, instance } = seen.record;
+  const keys = call.query.get("detachKeys") ?? undefined;
+  try {
+    const code = await attachMain(api.client(signal), deployment, { instance, stdin }, {
+      signal,
+      onReady: async () => {
+        await take();
+      },
+      onOutput: async (stream, data) => {
+        const connection = await take();
+        if (shows[stream]) await connection.write(framed(stream, data));
+        count[stream] += data.length;
+      },
+      onStart: async ({ stdin: takes }) => {
+        const connection = await take();
+        return { ...takes && { stdin: inputOf(connection, keys, () => {}) } };
+      },
     });
-    for await (const frame of frames) {
-      if (!shows[frame.stream]) continue;
-      await connection.write(loggedBytes(frame, { tty: false, timestamps: false }));
-    }
+    return code !== undefined;
+  } catch (error) {
+    // A running one that cannot be attached to is the client's affair.
+    if (signal.aborted || isUp(seen.instance)) throw error;
+    return false;
+  }
+}
+
+/** Without a terminal: live, and the rest from the log, which has the output to its last byte. */
+async function onPipes(attached: Attached): Promise<void> {
+  const { call, api, seen } = attached;
+  const { record } = seen;
+  let connection: Duplex | undefined;
+  const take = async () => connection ??= await call.take({ type: typeOf(call, false) });
+  const count = { stdout: 0, stderr: 0 };
+  const { signal } = call;
+  const show = async () => {
+    const isLive = call.flag("stream", true) && !call.flag("logs");
+    if (isLive && await follow(attached, take, { count, signal })) return;
+    await showLog(attached, await take(), { count, signal });
   };
   const shown = show();
   api.containers.life.reading(record.id, shown);
   try {
     await shown;
   } catch (error) {
+    if (!connection) throw error;
     const gone = isAbort(error) || error instanceof SvcError && error.code === "not_found";
     if (!signal.aborted && !gone) {
       const text = new TextEncoder().encode(`svc: ${(error as Error).message}\n`);
       await connection.write(framed("stderr", text)).catch(() => {});
     }
-  } finally {
-    over.abort();
-    await connection.closeWrite().catch(() => {});
   }
+  await connection?.closeWrite().catch(() => {});
 }
 
 export async function attach(call: Call, api: DockerApi): Promise<void> {
