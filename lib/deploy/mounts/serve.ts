@@ -4,6 +4,7 @@
  * When its input ends, the session or its server is gone: every call that waits fails with EIO, the mounts are
  * removed, and the process ends.
  */
+import { join } from "node:path";
 import { hasFuse } from "../../sys/fuse.ts";
 import { AheadBlocks } from "../../wire/blocks/ahead_blocks.ts";
 import { CachedNode } from "../../wire/cached/cached_node.ts";
@@ -11,11 +12,12 @@ import { FileCache } from "../../wire/cached/file_cache.ts";
 import type { FileNode } from "../../wire/files/node.ts";
 import { type MountedFuse, mountFuse } from "../../wire/fuse/mount.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
-import { hear, KnownExports } from "../../wire/known/export.ts";
+import { KnownExports } from "../../wire/known/export.ts";
+import { Waking } from "../../wire/known/waking.ts";
 import { remoteRoot } from "../../wire/ninep/remote_node.ts";
 import { ownStdio } from "../../wire/stdio_duplex.ts";
 import type { MountLine, ServedMount } from "./plan.ts";
-import { TreeRoot } from "./tree_root.ts";
+import { TREE, TreeRoot } from "./tree_root.ts";
 
 /** Milliseconds that the kernel may keep what it was told of a file: the caller may change it at any time. */
 const KEEP_MS = 50;
@@ -39,8 +41,8 @@ async function mountAll(
     const options = { writable, keepMs, flocks: client.own };
     if (!cache && !async) {
       const { root, tree, another } = await exports.root(name, { writable });
-      const mount = mountFuse(at, new TreeRoot(root, another), options);
-      hear(tree, mount);
+      const mount = mountFuse(at, new TreeRoot(root, another), { ...options, wakes: client.own });
+      tree.heard = new Waking(tree, mount, join(at, TREE));
       mounted.push(mount);
       continue;
     }

@@ -1,6 +1,7 @@
 /** Mounts a source of files. */
 import { openFuse } from "../../sys/fuse.ts";
 import type { FileNode } from "../files/node.ts";
+import type { Replay } from "./replays.ts";
 import { type Forgotten, FuseServer, type ServeFuseOptions } from "./server.ts";
 
 export interface MountedFuse extends AsyncDisposable {
@@ -11,6 +12,8 @@ export interface MountedFuse extends AsyncDisposable {
   detach(): void;
   /** Resolves when the kernel has forgotten it. */
   forget(what: Forgotten): Promise<void>;
+  /** Runs calls of this process through the mount that do a change of others once more. One at a time. */
+  replay(change: Replay, calls: () => Promise<void>): Promise<void>;
 }
 
 /**
@@ -23,12 +26,13 @@ export function mountFuse(
   root: FileNode,
   options: ServeFuseOptions = {},
 ): MountedFuse {
-  const channel = openFuse(target, options);
+  const channel = openFuse(target, { writable: options.writable || options.wakes });
   const server = new FuseServer(channel, root, options);
   const serving = server.serve();
   return {
     detach: () => channel.unmount(),
     forget: (what) => server.forget(what),
+    replay: (change, calls) => server.replays.run(change, calls),
     async [Symbol.asyncDispose]() {
       channel.unmount();
       await serving;

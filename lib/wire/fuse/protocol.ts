@@ -131,6 +131,8 @@ export class Request {
   readonly unique: bigint;
   /** Number of the node that the request is about. */
   readonly node: bigint;
+  /** Number of the thread that waits for the answer. */
+  readonly thread: number;
 
   /** `bytes` must not be reused by the caller. */
   constructor(bytes: Uint8Array<ArrayBuffer>) {
@@ -139,6 +141,7 @@ export class Request {
     this.op = this.#view.getUint32(4, true);
     this.unique = this.#view.getBigUint64(8, true);
     this.node = this.#view.getBigUint64(16, true);
+    this.thread = this.#view.getUint32(32, true);
   }
 
   u32(at: number): number {

@@ -4,7 +4,8 @@ import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { NinepClient } from "../ninep/client.ts";
-import { hear, KnownExports } from "../known/export.ts";
+import { KnownExports } from "../known/export.ts";
+import { Waking } from "../known/waking.ts";
 import { serveNinep } from "../ninep/server.ts";
 import { duplexPair, SEED } from "../testing.ts";
 import { mountFuse } from "./mount.ts";
@@ -37,7 +38,7 @@ for (const seed of SEEDS) {
       try {
         const { root, tree } = await new KnownExports(client).root("", { writable: true });
         await using mount = mountFuse(at, root, { writable: true, keepMs: 50 });
-        hear(tree, mount);
+        tree.heard = new Waking(tree, mount, at);
         const [mounted, want] = await Promise.all([lines(at, seed), lines(local, seed)]);
         const differing = want.findIndex((line, index) => line !== mounted[index]);
         const from = Math.max(0, differing - 2);

@@ -32,6 +32,7 @@ import {
   sized,
 } from "./protocol.ts";
 import { FOREVER_MS, KernelNodes } from "./nodes.ts";
+import { Replays } from "./replays.ts";
 import { lockOf, lockReply, ownerOf, untilLocked } from "./locks.ts";
 
 export interface ServeFuseOptions {
@@ -39,6 +40,8 @@ export interface ServeFuseOptions {
   keepMs?: number;
   /** Default false: the kernel itself refuses writing calls. */
   writable?: boolean;
+  /** Changes are done once more by this process (replays.ts): then only the source refuses what writes. */
+  wakes?: boolean;
   /** Open files take locks of flock(2) too; default: the kernel keeps these itself. */
   flocks?: boolean;
 }
@@ -55,6 +58,7 @@ export interface Forgotten {
 
 export class FuseServer {
   #nodes: KernelNodes;
+  readonly replays: Replays;
   #files = new Map<bigint, OpenFile>();
   #folders = new Map<bigint, Listing>();
   #handles = 0n;
@@ -75,6 +79,7 @@ export class FuseServer {
   ) {
     this.#keepMs = keepMs ?? FOREVER_MS;
     this.#nodes = new KernelNodes(root, this.#keepMs);
+    this.replays = new Replays(this.#nodes);
     this.#keepsCache = keepMs === undefined;
     // In a read-only mount the kernel keeps locks itself: nobody's writers wait for who may only read.
     this.#locks = { locks: writable, flocks: writable && flocks };
@@ -126,7 +131,8 @@ export class FuseServer {
     try {
       const handler = this.#handlers[request.op];
       if (!handler) throw new FileError(ERRNO.ENOSYS);
-      return (await handler(request)).finish(request.unique);
+      const answer = this.replays.answer(request) ?? handler(request);
+      return (await answer).finish(request.unique);
     } catch (error) {
       return new Reply(0).finish(request.unique, asFileError(error).errno);
     }

@@ -4,10 +4,11 @@ import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { NinepClient } from "../ninep/client.ts";
-import { hear, KnownExports } from "../known/export.ts";
+import { KnownExports } from "../known/export.ts";
+import { Waking } from "../known/waking.ts";
 import { serveNinep } from "../ninep/server.ts";
 import { counting, duplexPair } from "../testing.ts";
-import { mountFuse } from "./mount.ts";
+import { type MountedFuse, mountFuse } from "./mount.ts";
 
 export interface Mounted {
   /** Where it is mounted, and the folder that is. */
@@ -15,6 +16,7 @@ export interface Mounted {
   folder: string;
   /** Another one, that is not mounted. */
   beside: string;
+  mount: MountedFuse;
   /** Round trips to the other side so far. */
   trips(): number;
 }
@@ -67,8 +69,8 @@ export function mountTest(
           ...{ writable, keepMs: 20 },
           flocks: client.own,
         });
-        hear(tree, mounted);
-        await fn({ at, folder, beside, trips: () => line.trips });
+        tree.heard = new Waking(tree, mounted, at);
+        await fn({ at, folder, beside, mount: mounted, trips: () => line.trips });
       } finally {
         await near.closeWrite();
         await serving;

@@ -1,6 +1,5 @@
 /** An export of a caller as a root for a mount: known where both ends speak the version for that. */
 import type { FileNode } from "../files/node.ts";
-import type { MountedFuse } from "../fuse/mount.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import { Ahead } from "../ninep/remote_file.ts";
 import { remoteRoot } from "../ninep/remote_node.ts";
@@ -26,25 +25,12 @@ export class KnownExports {
     const { client } = this;
     const ahead = new Ahead();
     const real = await remoteRoot(client, name, { writable, ahead });
-    const tree = new KnownTree(client, this.#trees.length, ahead);
+    const tree = new KnownTree(client, this.#trees.length, ahead, real.id);
     ahead.touched = (id) => tree.touched(id);
     this.#trees.push(tree);
     const root = KnownNode.root(tree, real);
     return { root, tree, another: () => root.share() };
   }
-}
-
-/** The mount's kernel forgets what changes at the caller. */
-export function hear(tree: KnownTree, mounted: Pick<MountedFuse, "forget">): void {
-  tree.heard = {
-    async changed({ folder, name, before, after, what }) {
-      if (what === "content" || what === "attributes") {
-        return await mounted.forget({ id: after?.id });
-      }
-      await mounted.forget({ folder, name, id: before?.id });
-    },
-    file: (id) => mounted.forget({ id }),
-  };
 }
 
 export interface KnownRoot {

@@ -56,11 +56,31 @@ export class KnownTree {
   /** Names that the mount is changing: what is told of them meanwhile may be that change. */
   #own = new Map<string, number>();
   heard: Heard | undefined;
+  /** Where the known folders are, as entries of others. */
+  #places = new Map<bigint, { folder: bigint; name: string }>();
   /** What the kernel is being told. */
   #telling = new Set<Promise<void>>();
 
   /** `number`: of this export, among those of the client. */
-  constructor(readonly client: NinepClient, readonly number: number, readonly ahead: Ahead) {}
+  constructor(
+    readonly client: NinepClient,
+    readonly number: number,
+    readonly ahead: Ahead,
+    readonly root: bigint,
+  ) {}
+
+  /** The folder's path below the root, as far as is known. */
+  path(folder: bigint): string | undefined {
+    const names: string[] = [];
+    for (let at = folder; at !== this.root;) {
+      const place = this.#places.get(at);
+      // Deeper than any path, or in a circle, by listings that are not of one moment.
+      if (!place || names.length > 2000) return undefined;
+      names.unshift(place.name);
+      at = place.folder;
+    }
+    return names.join("/");
+  }
 
   /** Whether the folder's entries are known. */
   has(folder: bigint): boolean {
@@ -111,13 +131,15 @@ export class KnownTree {
     this.#forget(id);
     const folder: Folder = { stat, entries: new Map() };
     this.#folders.set(id, folder);
-    for (const { name, id, stat } of entries) {
-      this.#put(folder, name, { id, kind: kindOf(stat.mode), stat });
+    for (const { name, id: entry, stat } of entries) {
+      this.#put(id, name, { id: entry, kind: kindOf(stat.mode), stat });
     }
   }
 
-  #put(folder: Folder, name: string, entry: Entry): void {
+  #put(at: bigint, name: string, entry: Entry): void {
+    const folder = this.#folders.get(at)!;
     this.#take(folder, name);
+    if (entry.kind === "directory") this.#places.set(entry.id, { folder: at, name });
     folder.entries.set(name, entry);
     this.#entries++;
     if (entry.kind !== "directory") this.#files.set(entry.id, entry);
@@ -129,6 +151,10 @@ export class KnownTree {
     folder.entries.delete(name);
     this.#entries--;
     if (this.#files.get(entry.id) === entry) this.#files.delete(entry.id);
+    const place = this.#places.get(entry.id);
+    if (place?.name === name && this.#folders.get(place.folder) === folder) {
+      this.#places.delete(entry.id);
+    }
     return entry;
   }
 
@@ -176,7 +202,7 @@ export class KnownTree {
     const after = now && { id: now.id, kind: kindOf(now.stat.mode) };
     if (!now || before?.id !== now.id) {
       this.#take(folder, name);
-      if (now) this.#put(folder, name, { ...after!, stat: now.stat });
+      if (now) this.#put(id, name, { ...after!, stat: now.stat });
       if ((before || now) && !this.#own.has(`${id}/${name}`)) {
         this.#heard({ folder: id, name, before, after, what: "entry" });
       }
@@ -230,7 +256,7 @@ export class KnownTree {
     if (!at) return;
     at.stat = undefined;
     this.touched(id);
-    this.#put(at, name, { id, kind, stat: undefined });
+    this.#put(folder, name, { id, kind, stat: undefined });
   }
 
   removed(folder: bigint, name: string): void {
@@ -257,7 +283,7 @@ export class KnownTree {
     }
     if (!into) return;
     into.stat = undefined;
-    if (entry) this.#put(into, newName, { id: entry.id, kind: entry.kind, stat: undefined });
+    if (entry) this.#put(to, newName, { id: entry.id, kind: entry.kind, stat: undefined });
     // What came there is not known.
     else this.#forget(to);
   }
