@@ -4,6 +4,7 @@
  */
 import {
   type Changes,
+  checkName,
   ERRNO,
   FileError,
   type FileNode,
@@ -172,6 +173,7 @@ export class KnownNode implements FileNode, NodeWriter {
       await this.#on((node) => tree.load(node.fid, id));
     }
     if (tree.has(id)) {
+      checkName(name);
       const entry = tree.entry(id, name);
       if (!entry) throw new FileError(ERRNO.ENOENT, name);
       return this.#child(name, entry.id, entry.kind);
