@@ -120,6 +120,16 @@ Deno.test("a solve: its status is read from the beginning to the end, by any num
   assert.equal((await Array.fromAsync(solves.get("r").status(signal))).length, 2);
 });
 
+Deno.test("a solve that was refused: who asks for its status later is told its end", async () => {
+  const solves = new Solves<string>();
+  solves.get("r").request.reject(new SvcError("unsupported", "no"));
+  solves.end("r");
+  await new Promise((resolve) => setTimeout(resolve));
+  const { signal } = new AbortController();
+  assert.deepEqual(await Array.fromAsync(solves.get("r").status(signal)), []);
+  await assert.rejects(solves.get("r").request.promise, /no/);
+});
+
 Deno.test("a build whose session does not come is told so when it gives up", async () => {
   const gone = new AbortController();
   const waiting = new BuildSessions().find("none", gone.signal);
@@ -142,9 +152,8 @@ Deno.test("a connection within a call: bytes both ways, and its end", async () =
     signal: gone.signal,
   });
   await new Promise((resolve) => tunnel.write("x", resolve));
-  const read = await Array.fromAsync(tunnel as AsyncIterable<Uint8Array>);
-  assert.equal(read.map((data) => new TextDecoder().decode(data)).join(""), "ab");
-  assert.deepEqual(sent, ["x"]);
-  gone.abort();
-  assert.ok(tunnel.destroyed);
+  let read = "";
+  tunnel.on("data", (data) => read += new TextDecoder().decode(data));
+  await new Promise<void>((resolve) => tunnel.once("close", () => resolve()));
+  assert.deepEqual([read, sent], ["ab", ["x"]]);
 });

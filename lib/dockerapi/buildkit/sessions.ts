@@ -43,7 +43,8 @@ export class BuildSessions {
     const end = () => peer[Symbol.dispose]();
     signal.addEventListener("abort", end, { once: true });
     if (signal.aborted) end();
-    await peer.closed;
+    const closed = new Promise<void>((resolve) => connection.once("close", () => resolve()));
+    await Promise.race([peer.closed, closed]);
     signal.removeEventListener("abort", end);
     this.#open.delete(id);
     ended.abort(new SvcError("cancelled", "Cannot go on building: docker's client has gone"));

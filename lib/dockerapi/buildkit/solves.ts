@@ -66,10 +66,11 @@ export class Solves<Request> {
       const late = setTimeout(() => {
         const why = `Cannot solve ${ref}: nobody asked for it`;
         this.#runs.get(ref)?.request.reject(new SvcError("not_found", why));
+        this.#forget(ref);
       }, PATIENCE_MS);
       Deno.unrefTimer(late);
       const known = () => clearTimeout(late);
-      run.request.promise.then(known, () => this.#forget(ref));
+      run.request.promise.then(known, known);
     }
     return run;
   }

@@ -11,7 +11,8 @@ export function tunnelOf({ messages, send, signal }: Answering<Bytes, Bytes>): D
   const tunnel = new Duplex({
     read() {
       reading.next().then(
-        ({ done, value }) => this.push(done ? null : value.data),
+        // The client ends a session by ending its side: nothing is left to send then.
+        ({ done, value }) => done ? this.destroy() : this.push(value.data),
         (error) => this.destroy(error),
       );
     },
