@@ -42,8 +42,9 @@ services:
 `);
 
     await t.step("up: what the provider says is in the environment of its dependents", async () => {
-      const up = await project.run("up", "-d", "--wait");
+      const up = await project.run("--parallel", "1", "up", "-d", "--wait");
       ok(up);
+      assert.equal((await project.run("--parallel", "x", "up", "-d")).code, 2);
       assert.match(up.stderr, /^ db {2}Created\n[^]* Container look-web-1 {2}Creating$/m);
       assert.match(ok(await project.run("logs", "web")), /^web-1 {2}\| at http:\/\/far$/m);
       assert.equal(
@@ -64,6 +65,10 @@ services:
       ];
       assert.equal(ok(await project.run(...words)), "from file\n");
       assert.notEqual((await project.run("run", "db", "true")).code, 0);
+      const tar = join(project.folder, "out.tar");
+      ok(await project.run("export", "-o", tar, "web"));
+      const listed = await new Deno.Command("tar", { args: ["-tf", tar] }).output();
+      assert.match(new TextDecoder().decode(listed.stdout), /^(\.\/)?bin\/busybox$/m);
       ok(await project.run("cp", "--all", "vars", "tool:/vars"));
       for (const index of ["1", "2"]) {
         ok(await project.run("exec", "-T", "--index", index, "tool", "cat", "/vars"));

@@ -14,6 +14,7 @@ export class Client implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #ended: Promise<Deno.CommandStatus>;
   #text = { stdout: "", stderr: "" };
+  #over = false;
   #changed = Promise.withResolvers<void>();
 
   /** `command`: the words before `args`. */
@@ -47,7 +48,10 @@ export class Client implements AsyncDisposable {
     };
     this.#ended = Promise.all([this.#child.status, read("stdout"), read("stderr")])
       .then(([status]) => status);
-    this.#ended.then(() => this.#tell());
+    this.#ended.then(() => {
+      this.#over = true;
+      this.#tell();
+    });
   }
 
   #tell(): void {
@@ -74,6 +78,8 @@ export class Client implements AsyncDisposable {
         const changed = this.#changed.promise;
         const found = pattern.exec(this.all);
         if (found) return found;
+        // The last words are read once it has ended.
+        if (this.#over) throw new Error(`it ended, and nothing has ${pattern}:\n${this.all}`);
         await Promise.race([changed, late.promise]);
       }
     } finally {

@@ -1,4 +1,5 @@
 /** What `up`, `create`, `run` and `scale` have in common: services made to run as the files say. */
+import { Semaphore } from "../../base/mutex.ts";
 import { SvcError } from "../../base/errors.ts";
 import { listDeployments } from "../../client/deployments.ts";
 import { LABELS } from "../../compose/names.ts";
@@ -41,6 +42,13 @@ export function scaleOf(
     const why = name === undefined ? "expected SERVICE=NUMBER" : `there is no service ${name}`;
     throw new SvcError("usage", `Cannot read --scale ${JSON.stringify(text)}: ${why}`);
   }));
+}
+
+/** Of `--parallel`; undefined: as many as there are. Throws `usage`. */
+function slotsOf(text: string): Semaphore | undefined {
+  const number = Number(text);
+  if (Number.isInteger(number)) return number > 0 ? new Semaphore(number) : undefined;
+  throw new SvcError("usage", `Cannot read --parallel ${JSON.stringify(text)}: expected a number`);
 }
 
 export function requireLoaded({ loaded, name }: Session): LoadedProject {
@@ -134,6 +142,7 @@ export async function bringUp(
   const warnings: Promise<void>[] = [];
   const warn = (text: string) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`));
   const scale = scaleOf(values.scale, loaded);
+  const slots = slotsOf(invocation.values.parallel);
   const surroundings = { ...surroundingsOf(session), callerFolders: true };
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
   const files = await filesOf({ loaded, services, surroundings });
@@ -165,7 +174,9 @@ export async function bringUp(
     there: session.states,
     apply: (name, spec, settings, onProgress) => {
       const subject = { loaded, name, service: loaded.project.services[name], surroundings };
-      return applier.apply({ subject, spec, files: files.get(name), settings, onProgress });
+      const work = () =>
+        applier.apply({ subject, spec, files: files.get(name), settings, onProgress });
+      return slots ? slots.run(work, signal) : work();
     },
   }, specs);
   if (dev && inside && until === "started") {

@@ -1,12 +1,19 @@
-/** Commands on one container of a service: `svc compose exec|attach|cp|port`. */
+/** Commands on one container of a service: `svc compose exec|attach|cp|export|port`. */
 import { SvcError } from "../../base/errors.ts";
+import { readArchive } from "../../client/files.ts";
 import { containersOf } from "../../compose/state.ts";
 import type { Invocation } from "../command.ts";
 import { EXEC_OPTIONS as EXEC } from "../options.ts";
 import { ATTACH_OPTIONS as ATTACH, CP_OPTIONS as CP } from "../workload_options.ts";
 import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
-import type { ATTACH_OPTIONS, CP_OPTIONS, EXEC_OPTIONS, PORT_OPTIONS } from "./options.ts";
+import type {
+  ATTACH_OPTIONS,
+  CP_OPTIONS,
+  EXEC_OPTIONS,
+  EXPORT_OPTIONS,
+  PORT_OPTIONS,
+} from "./options.ts";
 import { chosen, containerOf, openSession } from "./session.ts";
 
 export const exec = {
@@ -103,6 +110,25 @@ export const cp = {
       });
     }
     return code;
+  },
+};
+
+export const exportFiles = {
+  async run(call: ProjectInvocation & Invocation<typeof EXPORT_OPTIONS>): Promise<number> {
+    const { values, positionals: [service], io } = call;
+    if (values.exportTo === undefined && io.stdout.isTerminal) {
+      throw new SvcError("usage", "Cannot export: a terminal cannot show an archive", {
+        help: "name a file with -o, or send standard output to one",
+      });
+    }
+    const session = await openSession(call);
+    const { state, instance } = containerOf(session, service, values.index);
+    const at = { name: state.status.name, instance: instance.id, path: "/" };
+    const tar = await readArchive(session.client, at);
+    if (values.exportTo === undefined) {
+      for await (const bytes of tar) await io.stdout.write(bytes);
+    } else await Deno.writeFile(values.exportTo, tar, { signal: io.signal });
+    return 0;
   },
 };
 

@@ -61,6 +61,11 @@ export const PROJECT_OPTIONS = [
     "Take the project from devcontainer.json, as where there is no Compose file.",
   ),
   {
+    ...text("parallel", "parallel", "N", "Services that are worked on at the same time; -1: all."),
+    env: ["COMPOSE_PARALLEL_LIMIT"],
+    default: "-1",
+  },
+  {
     ...text("composeProgress", "progress", "MODE", "How progress is shown, on standard error."),
     env: ["COMPOSE_PROGRESS"],
     choices: PROGRESS_MODES,
@@ -254,7 +259,13 @@ export const CP_OPTIONS = [
 
 export const STATS_OPTIONS = [
   flag("noStream", "no-stream", "Show one reading."),
+  flag("noTrunc", "no-trunc", "Accepted: nothing is cut."),
   { ...text("format", "format", "FORMAT", "table or json."), choices: ["table", "json"] },
+] as const satisfies readonly AnyOption[];
+
+export const EXPORT_OPTIONS = [
+  text("exportTo", "output", "FILE", "Write to this file instead of standard output.", "o"),
+  index,
 ] as const satisfies readonly AnyOption[];
 
 export const PORT_OPTIONS = [

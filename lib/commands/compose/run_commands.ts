@@ -137,6 +137,13 @@ export const RUN_COMMANDS: readonly Command[] = [
       positionals: { min: 2, max: 2, names: "SRC or DST" },
     },
   ),
+  row(
+    "export",
+    "Write the files of a container as a tar archive.",
+    options.EXPORT_OPTIONS,
+    async () => (await container()).exportFiles,
+    { usage: "[OPTIONS] SERVICE", positionals: ONE },
+  ),
   row("top", "List the processes of containers.", NO_OPTIONS, async () => (await usage()).top),
   row(
     "stats",

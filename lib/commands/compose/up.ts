@@ -8,6 +8,7 @@ import { isUp, projectStates, type ServiceState } from "../../compose/state.ts";
 import { awaitCondition } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
+import { clientFor } from "../connect.ts";
 import { AttachedRun } from "./attached.ts";
 import { bringUp, requireLoaded } from "./bring_up.ts";
 import { stopHeeding } from "./hurry.ts";
@@ -153,9 +154,10 @@ async function attached(call: Call, session: Session): Promise<number> {
   let services: string[];
   try {
     await using progress = openProgress(call);
-    // What is under way ends with an interrupt: on a connection of its own.
-    const bringing = await openSession(call, session);
-    using watch = new Watch(bringing.client);
+    // What is under way ends with an interrupt; the connection goes on.
+    const client = clientFor(call, session.connection, io.signal);
+    const bringing = { ...session, client, connection: { ...session.connection, client } };
+    using watch = new Watch(client);
     ({ services } = await bringUp(call, {
       ...{ session: bringing, names, values, until: "started", watch, signal: io.signal },
       report: progress.step.bind(progress),
