@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { type Lazy, lazy } from "../../../lib/base/lazy.ts";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { ensureDir } from "../../../lib/base/fs.ts";
-import { KeyedMutex } from "../../../lib/base/mutex.ts";
+import { KeyedMutex, Semaphore } from "../../../lib/base/mutex.ts";
 import { SIGKILL } from "../../../lib/base/signals.ts";
 import { sleep } from "../../../lib/base/sleep.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
@@ -51,6 +51,8 @@ import { containerLabels } from "./labels.ts";
 import { LOG_MARKS, type Programs } from "./programs.ts";
 import { RestartLabels } from "./restart.ts";
 
+/** Containers that are made at the same time: each has a shim, a logger and a runtime started. */
+const MADE_AT_ONCE = 8;
 const SHIM = "io.containerd.runc.v2";
 const SPEC_TYPE = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 /** Milliseconds that a killed container may take to end, and between two looks at it. */
@@ -98,6 +100,7 @@ export class ContainerdEngine implements ContainerEngine {
   readonly #inputs = new Inputs((key) => this.#bundle(key));
   /** What ends and removes a container takes its turn. */
   readonly #locks = new KeyedMutex();
+  readonly #making = new Semaphore(MADE_AT_ONCE);
   /** Processes that wait for their start, by container. */
   readonly #waiting = new Map<string, ProcessIdentity>();
   /** Searched once; a failed search is repeated. */
@@ -130,7 +133,12 @@ export class ContainerdEngine implements ContainerEngine {
     return `/svc/${key}`;
   }
 
-  async create(container: NewContainer): Promise<ProcessIdentity> {
+  create(container: NewContainer): Promise<ProcessIdentity> {
+    // What waits here does not use up the time that it has to begin.
+    return this.#making.run(() => this.#make(container));
+  }
+
+  async #make(container: NewContainer): Promise<ProcessIdentity> {
     const { key, bundle, stdinOpen } = container;
     const { paths, startMs } = this.#options;
     const { programs } = await this.#tools.get();
