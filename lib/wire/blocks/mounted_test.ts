@@ -83,3 +83,76 @@ for (const name of ["classic", "subfill, defer, 64k ahead"]) {
       }),
   });
 }
+
+const TURNS = Deno.env.get("SVC_TEST_CUTS") === "1" ? 60 : 5;
+
+/** Transactions without end, each acknowledged by a line. */
+function transactions(db: string): { process: Deno.ChildProcess; acknowledged: () => number } {
+  const process = new Deno.Command("sqlite3", {
+    args: ["-bail", db],
+    ...{ stdin: "piped", stdout: "piped", stderr: "null" },
+  }).spawn();
+  const script = Array.from(
+    { length: 5000 },
+    (_, n) => `insert into t values(${n + 1}, randomblob(${n * 377 % 9000})); select 'done';`,
+  );
+  const begin = "pragma journal_mode=wal; pragma wal_autocheckpoint=9; pragma cache_size=10; " +
+    "create table t(n integer primary key, b);";
+  const writer = process.stdin.getWriter();
+  const text = new TextEncoder().encode(`${begin}\n${script.join("\n")}`);
+  writer.write(text).then(() => writer.close()).catch(() => {/* it has ended */});
+  let lines = 0;
+  void (async () => {
+    for await (const text of process.stdout.pipeThrough(new TextDecoderStream())) {
+      lines += text.split("done").length - 1;
+    }
+  })();
+  return { process, acknowledged: () => lines };
+}
+
+Deno.test({
+  name: "blocks: sqlite (wal) under a connection that is cut ends, and so does the mount" +
+    (SQLITE ? "" : " (needs sqlite3)"),
+  ignore: !MOUNTS || !SQLITE,
+  fn: async () => {
+    const options = Object.values(COHERENCES).reverse();
+    for (let turn = 0; turn < TURNS; turn++) {
+      const [at, folder] = [await Deno.makeTempDir(), await Deno.makeTempDir()];
+      const delay = () => Math.random() * 3;
+      const ends = await bothEnds(options[turn % options.length], { folder, delay });
+      const mount = mountFuse(at, ends.root, { writable: true, keepMs: 50 });
+      const { process, acknowledged } = transactions(`${at}/db`);
+      while (acknowledged() < 3 + turn % 7) await new Promise((resolve) => setTimeout(resolve, 5));
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 100));
+      ends.cut();
+      // It would go on trying for ten seconds by itself. What it has asked for is answered all the same: the end of
+      // the mount waits for that.
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      try {
+        process.kill("SIGKILL");
+      } catch {
+        // It has ended.
+      }
+      let late: ReturnType<typeof setTimeout>;
+      const never = new Promise<never>((_, reject) => {
+        late = setTimeout(() => reject(new Error(`turn ${turn}: a call waits for ever`)), 60_000);
+      });
+      const ended = (async () => {
+        await process.status;
+        await mount[Symbol.asyncDispose]();
+        await ends[Symbol.asyncDispose]();
+      })();
+      await Promise.race([ended, never]).finally(() => clearTimeout(late));
+      const counted = "pragma integrity_check; select count(*) = max(n), count(*) from t";
+      const [whole, counts] = (await said("sqlite3", `${folder}/db`, counted)).split("\n");
+      assert.equal(whole, "ok", `turn ${turn}`);
+      const [contiguous, count] = counts.split("|").map(Number);
+      assert.equal(contiguous, 1);
+      assert.ok(
+        count >= acknowledged(),
+        `turn ${turn}: ${acknowledged()} acknowledged, ${count} there`,
+      );
+      for (const path of [at, folder]) await Deno.remove(path, { recursive: true });
+    }
+  },
+});
