@@ -119,7 +119,9 @@ class Reading {
     const place = absolute(at, target);
     if (source.startsWith("/")) return this.bind(at, plain(source), place, words);
     if (words.includes("nocopy")) {
-      this.result.warnings.push(`${at}: nocopy has no effect: svc copies nothing into a volume`);
+      this.result.warnings.push(
+        `${at}: nocopy has no effect: an empty volume gets what the image has there`,
+      );
     }
     this.volume(source, place, words.includes("ro"));
   }
@@ -139,7 +141,11 @@ class Reading {
     if (Type === "volume") {
       const { NoCopy, Subpath, Labels, DriverConfig } = mount.VolumeOptions ?? {};
       if (Subpath) throw refuse(at, "svc mounts a volume as a whole");
-      if (NoCopy) this.result.warnings.push(`${at}: NoCopy has no effect: svc copies nothing`);
+      if (NoCopy) {
+        this.result.warnings.push(
+          `${at}: NoCopy has no effect: an empty volume gets what the image has there`,
+        );
+      }
       if (!Source) return this.unnamed(target, ReadOnly);
       const { Name: driver, Options: driverOpts } = DriverConfig ?? {};
       return this.volume(Source, target, ReadOnly, {
