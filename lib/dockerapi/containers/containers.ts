@@ -223,13 +223,17 @@ export class Containers {
   }
 
   /** Removes the container, killed if it runs, and the volumes that have no name of their own. */
-  async remove({ record }: Seen, { volumes }: { volumes: boolean }): Promise<void> {
+  async remove(
+    { record, instance }: Pick<Seen, "record" | "instance">,
+    { volumes }: { volumes: boolean },
+  ): Promise<void> {
     const client = this.#api.client();
     const session = this.#sessions.get(record.id);
     this.life.expectRemoval(record.id);
-    const killed = signalDeployment(client, record.deployment, "KILL").catch(
-      () => {/* it has ended */},
-    );
+    // Nothing is waited for.
+    const killed = isUp(instance)
+      ? signalDeployment(client, record.deployment, "KILL").catch(() => {/* it has ended */})
+      : undefined;
     if (session) {
       session.end();
       await session.closed;

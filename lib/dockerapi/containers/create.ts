@@ -66,8 +66,11 @@ export async function create(call: Call, api: DockerApi): Promise<Answer> {
   const asked = call.query.get("name");
   const known = (one: string) => api.containers.records.some(({ name }) => name === one);
   const name = asked ? checkName(asked) : someName(known);
+  // Looked for meanwhile.
+  const finding = requireImage(api, given.Image, call.signal);
+  finding.catch(() => {/* thrown below */});
   using all = await api.containers.reserve(name, call.signal);
-  const image = await requireImage(api, given.Image, call.signal);
+  const image = await finding;
   const used = new Set(all.map(({ status }) => status.name));
   const record: ContainerRecord = {
     ...{ id, name, deployment: deploymentName(name, id, (one) => used.has(one)) },

@@ -95,7 +95,7 @@ export class Life {
     await Promise.race([readers, sleep(LAST_OUTPUT_MS, late.signal).catch(() => {})]);
     late.abort();
     if (this.#removing.has(record.id)) return;
-    await this.#containers.remove(await this.#containers.find(record.id), { volumes: true });
+    await this.#containers.remove({ record }, { volumes: true });
   }
 
   /** `--rm` waits until this has settled. */

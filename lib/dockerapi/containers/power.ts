@@ -46,7 +46,11 @@ export async function start(call: Call, api: DockerApi): Promise<Answer> {
       throw notStarted(error);
     }
   }
-  if (!record.started) await api.containers.save(Object.assign(record, { started: true }));
+  if (!record.started) {
+    // Nobody waits for it: a record without it says too little of what the server knows.
+    api.containers.save(Object.assign(record, { started: true }))
+      .catch((error) => api.warn((error as Error).message));
+  }
   return DONE;
 }
 
