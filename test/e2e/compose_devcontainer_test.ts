@@ -91,6 +91,8 @@ e2eTest(
       assert.notEqual(up.code, 0);
       assert.match(up.stderr, /its initializeCommand would run on this machine/);
       await assert.rejects(Deno.stat(join(project.folder, "initialized")));
+      const named = await project.run("-p", "other", "up", "-d");
+      assert.match(named.stderr, /Cannot find the files of the project other/);
     });
 
     await t.step("up: features are installed in order, commands run once each", async () => {

@@ -74,6 +74,8 @@ async function load(invocation: ProjectInvocation): Promise<LoadedProject> {
   } catch (error) {
     const missing = error instanceof SvcError && error.code === "not_found";
     if (!missing || found || options.files.length > 0) throw error;
+    // A project that is named is looked for by its name, not by a file that lies about.
+    if (options.projectName ?? options.env.COMPOSE_PROJECT_NAME) throw error;
     const discovered = await devcontainerOf(invocation, options, true).catch((other) => {
       throw other instanceof SvcError && other.code === "not_found" ? error : other;
     });
