@@ -139,6 +139,7 @@ e2eTest("deploy --mount: the caller's files are read and written in place", NEED
     await refused([`${folder}/none:/data`], 1, /it cannot be read/);
     await refused([`${folder}/data:data`], 2, /an absolute target/);
     await refused([`${folder}/data:/`], 2, /its target is the root/);
+    await refused([`${folder}/data:/d,later`], 2, /there is no option "later"/);
     await refused([`${folder}/data:/d:ro,async`], 2, /with ,async a mount is writable/);
     await refused(
       [`${folder}/data:/d`, `${folder}/fixed:/d`],

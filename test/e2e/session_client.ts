@@ -87,6 +87,10 @@ export class Client implements AsyncDisposable {
     }
   }
 
+  get pid(): number {
+    return this.#child.pid;
+  }
+
   kill(signal: Deno.Signal): void {
     this.#child.kill(signal);
   }
