@@ -71,6 +71,7 @@ async function parametersOf(
 
 async function wordsOf(name: string, verb: Verb, providing: Providing): Promise<string[]> {
   const { loaded } = providing;
+  checkProvider(loaded, name, loaded.project.services[name].provider!);
   const { type = "", options = {} } = loaded.project.services[name].provider!;
   const known = await parametersOf(type, verb, providing);
   for (const parameter of known ?? []) {

@@ -93,4 +93,7 @@ Deno.test("provider: a path, or words of a shell, name no provider", async () =>
     assert.throws(() => checkProvider(one.loaded, "db", { type }), /is not a valid provider type/);
   }
   checkProvider(one.loaded, "db", { type: "prov" });
+  // `down` asks for no spec: it must not run what `up` refuses.
+  one.loaded.project.services.db.provider = { type: "./prov" };
+  await assert.rejects(removeProvided("db", one.providing), /is not a valid provider type/);
 });
