@@ -1,6 +1,6 @@
 /** `svc daemon docker` beside a server, and docker's own clients on its socket. */
 import assert from "node:assert/strict";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { programsIn } from "../peers/namespace.ts";
 import { EXECUTABLE, type RunOutput, type Server } from "./harness.ts";
 
@@ -18,12 +18,23 @@ export const PROGRAMS = {
 
 export type Program = keyof typeof PROGRAMS;
 
+/** docker 28 builds with it where its folder of plugins has it. */
+export const BUILDX = join(CLIENTS, "usr/libexec/docker/cli-plugins/docker-buildx");
+
+/** Has docker 28 and docker compose build with buildx. */
+export async function addBuildx(api: Pick<DockerSocket, "path">): Promise<void> {
+  const plugins = join(dirname(api.path), "config/cli-plugins");
+  await Deno.mkdir(plugins, { recursive: true });
+  await Deno.symlink(BUILDX, join(plugins, "docker-buildx"));
+}
+
 /** Longer than any command takes: one that hangs fails its test. */
 const LATE_MS = 120_000;
 
 export interface DockerRunOptions {
   stdin?: string;
   cwd?: string;
+  env?: Record<string, string>;
 }
 
 export interface DockerSocket extends AsyncDisposable {
@@ -44,7 +55,7 @@ async function runProgram(
   folder: string,
   program: Program,
   args: string[],
-  { stdin, cwd }: DockerRunOptions,
+  { stdin, cwd, env }: DockerRunOptions,
 ): Promise<RunOutput> {
   const child = new Deno.Command(PROGRAMS[program], {
     args,
@@ -54,6 +65,7 @@ async function runProgram(
       DOCKER_CONFIG: join(folder, "config"),
       // Go's clients print no progress that moves.
       TERM: "dumb",
+      ...env,
     },
     stdin: stdin === undefined ? "null" : "piped",
     stdout: "piped",

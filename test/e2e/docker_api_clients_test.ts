@@ -1,0 +1,114 @@
+/**
+ * Client libraries of docker against `svc daemon docker` and a server on bare: dockerode and testcontainers for
+ * node, from npm at the first use, run by Deno.
+ */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { startDockerApi } from "./docker_api.ts";
+import { baseImage, e2eTest, startServer } from "./harness.ts";
+
+const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "skopeo"] };
+
+/** Builds, creates, attaches, waits, and cleans up. */
+const DOCKERODE = `
+import Docker from "npm:dockerode@5.0.1";
+import { PassThrough } from "node:stream";
+const docker = new Docker({ socketPath: Deno.args[0] });
+const context = { context: Deno.args[1], src: ["Dockerfile", "hello.txt"] };
+const stream = await docker.buildImage(context, { t: "ode:1", buildargs: { WHO: "ode" } });
+const told = await new Promise((resolve, reject) =>
+  docker.modem.followProgress(stream, (error, all) => error ? reject(error) : resolve(all)));
+const { aux: { ID: id } } = told.find(({ aux }) => aux);
+const container = await docker.createContainer({ name: "ode", Image: "ode:1", Cmd: ["cat", "/srv/who"] });
+const attached = await container.attach({ stream: true, stdout: true, stderr: true });
+const output = new PassThrough();
+let said = "";
+output.on("data", (data) => said += data);
+docker.modem.demuxStream(attached, output, output);
+await container.start();
+const { StatusCode: code } = await container.wait();
+await container.remove();
+const inspected = await docker.getImage("ode:1").inspect();
+await docker.getImage("ode:1").remove();
+const missing = await docker.getImage("ode:1").inspect().catch(({ statusCode }) => statusCode);
+console.log(JSON.stringify({ same: id === inspected.Id, said, code, missing }));
+Deno.exit(0);
+`;
+
+const TESTCONTAINERS = `
+import { GenericContainer, Wait } from "npm:testcontainers@12.2.0";
+const image = await GenericContainer.fromDockerfile(Deno.args[1]).withBuildArgs({ WHO: "tc" })
+  .build("tc:1", { deleteOnExit: false });
+const container = await image.withExposedPorts(8080)
+  .withWaitStrategy(Wait.forHttp("/hello.txt", 8080)).start();
+const page = async (path) =>
+  await (await fetch(\`http://\${container.getHost()}:\${container.getMappedPort(8080)}/\${path}\`)).text();
+const who = await page("who");
+const { exitCode, output } = await container.exec(["cat", "/srv/hello.txt"]);
+await container.copyContentToContainer([{ content: "copied", target: "/srv/new" }]);
+const copied = await page("new");
+await container.stop();
+console.log(JSON.stringify({ who, exitCode, output, copied }));
+Deno.exit(0);
+`;
+
+const LIBRARIES = ["npm:dockerode@5.0.1", "npm:testcontainers@12.2.0"];
+const ALONE = ["--quiet", "--no-config", "--no-lock"];
+
+/** True where npm cannot be reached, which is said. Under `CI=true` the test fails instead. */
+async function withoutLibraries(): Promise<boolean> {
+  if (Deno.env.get("CI") === "true") return false;
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: ["cache", ...ALONE, ...LIBRARIES],
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  if (!success) console.error(`skipped: needs ${LIBRARIES.join(" and ")}`);
+  return !success;
+}
+
+async function runScript(text: string, socket: string, folder: string): Promise<unknown> {
+  const path = join(folder, "client.mjs");
+  await Deno.writeTextFile(path, text);
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", ...ALONE, path, socket, folder],
+    env: {
+      DOCKER_HOST: `unix://${socket}`,
+      DOCKER_CONFIG: folder,
+      TESTCONTAINERS_RYUK_DISABLED: "true",
+    },
+    stdin: "null",
+    signal: AbortSignal.timeout(180_000),
+  }).output();
+  const said = new TextDecoder().decode(stderr);
+  assert.equal(code, 0, said);
+  return JSON.parse(new TextDecoder().decode(stdout).trim().split("\n").at(-1)!);
+}
+
+e2eTest("docker API: dockerode and testcontainers", NEEDS, async (t) => {
+  if (await withoutLibraries()) return;
+  await using server = await startServer();
+  await baseImage(server, "base:1");
+  await using api = await startDockerApi(server);
+  const folder = await Deno.makeTempDir({ prefix: "svc-docker-clients-" });
+  try {
+    await Deno.writeTextFile(join(folder, "hello.txt"), "hello");
+    await Deno.writeTextFile(
+      join(folder, "Dockerfile"),
+      "FROM base:1\nARG WHO\nCOPY hello.txt /srv/\nRUN printf $WHO > /srv/who\nSTOPSIGNAL SIGKILL\n",
+    );
+    await t.step("dockerode builds, creates, attaches, waits, removes", async () => {
+      assert.deepEqual(await runScript(DOCKERODE, api.path, folder), {
+        ...{ same: true, said: "ode", code: 0, missing: 404 },
+      });
+    });
+    await t.step("testcontainers builds, starts, waits, executes, copies, stops", async () => {
+      assert.deepEqual(await runScript(TESTCONTAINERS, api.path, folder), {
+        ...{ who: "tc", exitCode: 0, output: "hello", copied: "copied" },
+      });
+    });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
