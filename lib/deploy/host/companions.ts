@@ -58,7 +58,7 @@ export interface Beside extends Accompanied {
 
 export interface HostCompanionsParts extends CompanionOptions {
   engine: ContainerEngine;
-  images: ImageResolver;
+  images: Pick<ImageResolver, "resolve">;
   paths: Pick<HostPaths, "instances" | "companions">;
   log: Logger;
 }
@@ -173,7 +173,9 @@ export class HostCompanions {
   async begin(beside: Beside, { signal, late }: { signal?: AbortSignal; late?: boolean } = {}) {
     const { key, roles, deployment, id } = beside;
     if (!roles) return;
-    const { caretakers } = this.#parts;
+    const { always, caretakers } = this.#parts;
+    // Of a server before, which had the variable set.
+    if (!always) return await this.stop(key);
     this.expect(beside);
     const meant = this.#meant.get(key) ??
       { pause: PAUSE_MS, ended: Promise.withResolvers<void>() };
@@ -294,11 +296,13 @@ export class HostCompanions {
     meant.pause = Math.min(meant.pause * 2, LONGEST_PAUSE_MS);
   }
 
-  /** Where it cannot run now, later. */
+  /** Where it cannot run now, later; not where the server's settings are in the way. */
   #tryRun(beside: Beside): void {
     this.#run(beside).catch((error) => {
       this.#parts.log.warn("a companion was not started", { instance: beside.id, error });
-      this.#again(beside);
+      if (!(error instanceof SvcError) || error.code !== "prerequisite_missing") {
+        this.#again(beside);
+      }
     });
   }
 
