@@ -175,7 +175,8 @@ async function scenario(t: Deno.TestContext, host: Host): Promise<void> {
     await server.kill9();
     await server.restart();
     assert.equal(await answer(server), "1");
-    assert.deepEqual(await companions(url), before);
+    const after = await companions(url);
+    assert.deepEqual(after, before, server.log());
   });
   await t.step("replaced with its instance, and removed with it", async () => {
     const before = await companions(url);
