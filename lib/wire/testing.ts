@@ -153,3 +153,31 @@ export function counting(stream: Duplex): Duplex & { trips: number } {
     reset: (why) => stream.reset(why),
   };
 }
+
+/** A stream whose bytes arrive `ms` after they were sent. */
+export function delayed(stream: Duplex, ms: number): Duplex {
+  const coming: Promise<Uint8Array | undefined>[] = [];
+  let more = Promise.withResolvers<void>();
+  const pump = async () => {
+    for (;;) {
+      const bytes = await stream.read().catch(() => undefined);
+      const arrives = new Promise<void>((resolve) => setTimeout(resolve, ms));
+      coming.push(arrives.then(() => bytes));
+      more.resolve();
+      if (!bytes) return;
+    }
+  };
+  void pump();
+  return {
+    async read() {
+      while (coming.length === 0) {
+        more = Promise.withResolvers();
+        await more.promise;
+      }
+      return await coming.shift();
+    },
+    write: (bytes) => stream.write(bytes),
+    closeWrite: () => stream.closeWrite(),
+    reset: (why) => stream.reset(why),
+  };
+}

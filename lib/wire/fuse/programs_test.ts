@@ -149,7 +149,7 @@ test("nothing is written to what is read-only", [], async (mounted) => {
   );
   assert.equal(refused.match(/[Rr]ead-only file system/g)?.length, 7, refused);
   assert.ok(!refused.includes("DONE"));
-}, false);
+}, { writable: false });
 
 const RANDOM = `
 const [path, seed, turns] = Deno.args;

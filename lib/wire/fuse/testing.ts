@@ -7,7 +7,7 @@ import { NinepClient } from "../ninep/client.ts";
 import { KnownExports } from "../known/export.ts";
 import { Waking } from "../known/waking.ts";
 import { serveNinep } from "../ninep/server.ts";
-import { counting, duplexPair } from "../testing.ts";
+import { counting, delayed, duplexPair } from "../testing.ts";
 import { type MountedFuse, mountFuse } from "./mount.ts";
 
 export interface Mounted {
@@ -47,7 +47,7 @@ export function mountTest(
   what: string,
   programs: string[],
   fn: (mounted: Mounted) => Promise<void>,
-  writable = true,
+  { writable = true, delayMs = 0 } = {},
 ): void {
   const missing = programs.filter((program) => !has(program));
   Deno.test({
@@ -60,7 +60,7 @@ export function mountTest(
       const exported = hostFolder(folder, { writable });
       const [near, far] = duplexPair();
       const serving = serveNinep(far, new Map([["", exported]]));
-      const line = counting(near);
+      const line = counting(delayMs > 0 ? delayed(near, delayMs) : near);
       const client = await NinepClient.connect(line, { maxMessage: 1 << 20, own: true });
       try {
         // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
