@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { readDevcontainer } from "../../../compose/devcontainer/read.ts";
 import type { Registries } from "../../../transfer/registries.ts";
+import { install } from "./image.ts";
 import { type Feature, ordered, resolveFeatures } from "./features.ts";
 
 const feature = (reference: string, fields: Feature["fields"] = {}): Feature => ({
@@ -58,6 +59,17 @@ Deno.test("features: options become variables; defaults and choices count", asyn
   assert.deepEqual((await resolved(`{ "./own": "2" }`))[0].variables.VERSION, "2");
   assert.deepEqual(await resolved(`{ "./own": false }`), []);
   await assert.rejects(resolved(`{ "./own": { "the-size": "huge" } }`), /one of small, big/);
+});
+
+Deno.test("features: what they say cannot become an instruction of the Dockerfile", () => {
+  const users = { container: "dev", remote: "it's\nme" };
+  const one = { ...feature("r.io/x/a:1"), variables: { V: "a'b\nCOPY . /x" } };
+  const lines = install({ ...one, fields: { containerEnv: { P: 'q"\nUSER x$PATH' } } }, 0, users);
+  assert.ok(lines.every((line) => !line.includes("\n")), lines.join("\n"));
+  assert.match(lines[1], /export V='a'\\''b COPY \. \/x'; export _REMOTE_USER='it'\\''s me'; /);
+  assert.equal(lines[2], 'ENV P="q\\" USER x$PATH"');
+  const bad = { ...one, fields: { containerEnv: { "A=1\nCOPY . /x\nENV B": "c" } } };
+  assert.throws(() => install(bad, 0, users), /Cannot use the variable/);
 });
 
 Deno.test("features: of folders elsewhere, of the web and of no registry are refused", async () => {

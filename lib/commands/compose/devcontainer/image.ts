@@ -1,5 +1,6 @@
 /** The image of a dev container: the one it names or builds, with its features installed in layers above. */
 import { createHash } from "node:crypto";
+import { SvcError } from "../../../base/errors.ts";
 import { join } from "../../../base/path.ts";
 import type { LoadedProject } from "../../../compose/project.ts";
 import type { Service } from "../../../compose/service.ts";
@@ -19,14 +20,27 @@ const envQuoted = (text: string) => `"${text.replace(/[\\"]/g, "\\$&").replace(/
 const HOME_OF = `home() { while IFS=: read -r name _ _ _ _ home _; do ` +
   `[ "$name" != "$1" ] || { echo "$home"; return; }; done </etc/passwd; }; `;
 
-function install(feature: Feature, index: number, users: { container: string; remote: string }) {
+/** A word of a Dockerfile that a feature or an image chooses: it must not become an instruction of its own. */
+function word(text: string, what: string): string {
+  if (/^[\w.:@-]+$/.test(text)) return text;
+  throw new SvcError("unsupported", `Cannot use ${what} ${JSON.stringify(text.slice(0, 100))}`, {
+    help: "it has other characters than letters, digits and .:@_-",
+  });
+}
+
+export function install(
+  feature: Feature,
+  index: number,
+  users: { container: string; remote: string },
+) {
   const at = `/tmp/svc-features/${index}`;
   const variables = Object.entries({
     ...feature.variables,
     _REMOTE_USER: users.remote,
     _CONTAINER_USER: users.container,
   }).map(([key, value]) => `export ${key}=${quoted(value)}; `).join("");
-  const env = Object.entries(feature.fields.containerEnv ?? {});
+  const env = Object.entries(feature.fields.containerEnv ?? {})
+    .map(([key, value]) => [word(key, "the variable"), value]);
   return [
     `COPY --from=svc_feature_${index} . ${at}/`,
     `RUN set -e; ${HOME_OF}${variables}export _REMOTE_USER_HOME="$(home "$_REMOTE_USER")" ` +
@@ -97,8 +111,9 @@ export async function withFeatures(
     const own = !build ? "" : build.dockerfile_inline ??
       await Deno.readTextFile(join(build.context!, build.dockerfile ?? "Dockerfile"));
     const base = build ? baseStage(own, build.target) : { text: "", from: service.image! };
-    const container = dev.fields.containerUser ?? lastUser(own) ??
+    const user = dev.fields.containerUser ?? lastUser(own) ??
       (build ? undefined : await imageUser(registries, service.image!, signal)) ?? "root";
+    const container = word(user, "the user");
     const users = { container, remote: dev.fields.remoteUser ?? container };
     const text = [
       ...[base.text, `FROM ${base.from}`, "USER root"],
