@@ -3,7 +3,8 @@ import { bothEnds, COHERENCES, type Ends } from "./testing.ts";
 import { BlockBudget } from "./budget.ts";
 import { ERRNO, type FileError, OPEN, type OpenFile } from "../files/node.ts";
 import { pattern } from "../testing.ts";
-import { BLOCK } from "./protocol.ts";
+import type { Writer } from "../ninep/messages.ts";
+import { BLOCK, putProofs, readVersion } from "./protocol.ts";
 
 const SIZE = 300_000;
 const { RDWR, TRUNC } = OPEN;
@@ -164,6 +165,39 @@ Deno.test("blocks: times, sizes and cuts that the mount asks for are its own cha
   assert.equal((await bytes(file, 0, 10)).length, 0);
   assert.equal(ends.told(), 0);
   for (const one of [file, cut, made.file]) await one.close();
+});
+
+Deno.test("blocks: what is no request of a mount's is refused, and nothing is written", async () => {
+  await using ends = await bothEnds();
+  const file = await opened(ends);
+  const { client } = ends;
+  const before = await disk(ends);
+  const fid = await client.walk(ends.root.fid, ["file"]);
+  const ask = (type: number, fill: (request: Writer) => Writer) =>
+    client.ask(type, fill, readVersion);
+  const proof = (length: number) => [{ offset: 0, length, hash: new Uint8Array(16) }];
+  const refused: [number, number, (request: Writer) => Writer][] = [
+    // It is not open.
+    [ERRNO.EOPNOTSUPP, BLOCK.LOOK, (to) => putProofs(to.u32(fid).u64(0), [])],
+    [ERRNO.EBADF, BLOCK.LOOK, (to) => putProofs(to.u32(99_999).u64(0), [])],
+  ];
+  const open = await client.walk(ends.root.fid, ["file"]);
+  await client.open(open, RDWR);
+  const bytes = new Uint8Array(10);
+  const write = (epoch: number, length?: number) => (to: Writer) =>
+    putProofs(to.u32(open).u64(epoch).u64(0), length ? proof(length) : []).u32(10).raw(bytes);
+  refused.push(
+    [ERRNO.EINVAL, BLOCK.LOOK, (to) => putProofs(to.u32(open).u64(0), proof(1 << 30))],
+    [ERRNO.ESTALE, BLOCK.WRITE, write(0)],
+    [ERRNO.ESTALE, BLOCK.WRITE, write(12345)],
+    [ERRNO.ESTALE, BLOCK.WRITE, write(1, 4096)],
+    [ERRNO.ESTALE, BLOCK.CUT, (to) => to.u32(open).u64(0).u64(5)],
+  );
+  for (const [errno, type, fill] of refused) await assert.rejects(() => ask(type, fill), { errno });
+  assert.deepEqual(await disk(ends), before);
+  await file.close();
+  // A message that is shorter than it says ends the connection.
+  await assert.rejects(() => ask(BLOCK.LOOK, (to) => to.u32(open).u64(0).u32(5000)));
 });
 
 Deno.test("blocks: what two open files write is in the order in which they write", async () => {

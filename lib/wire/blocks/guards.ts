@@ -8,8 +8,9 @@ import { ERRNO, FileError, type Later, type NodeStat } from "../files/node.ts";
 import { Turns } from "../ninep/turns.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
 
-/** Bytes that are read together to compare them with a proof. */
-const MAX_PROVED = 1 << 20;
+/** Bytes of one proof, and of those that are compared before others have their turn. */
+const MAX_PROVED = 64 * 1024;
+const AT_ONCE = 1 << 20;
 
 /** What a guard needs of an open file of this machine. */
 export interface GuardedFile {
@@ -169,8 +170,14 @@ export class Guarded {
   }
 
   async #prove(epoch: bigint, proofs: readonly Proof[]): Promise<void> {
+    let compared = 0;
     for (const { offset, length, hash } of proofs) {
       if (length > MAX_PROVED) throw new FileError(ERRNO.EINVAL, "a proof of too much");
+      compared += length;
+      if (compared > AT_ONCE) {
+        compared = 0;
+        await new Promise((resolve) => setImmediate(resolve));
+      }
       const bytes = new Uint8Array(length);
       const got = await this.#file.read(offset, bytes);
       const found = hashOf(bytes);

@@ -76,7 +76,7 @@ export async function bothEnds(
     }
     return write(bytes);
   };
-  const serving = serveNinep(far, new Map([["", exported]])).catch(() => {/* it was cut */});
+  const serving = serveNinep(far, new Map([["", exported]])).catch(() => far.reset());
   const client = await NinepClient.connect(near, { maxMessage: 1 << 20 });
   const ahead = new AheadBlocks(options, budget);
   const root = await remoteRoot(client, "", { writable: true, ahead });
