@@ -22,7 +22,7 @@ const NEVER = [
 export class Watched {
   readonly service: string;
   readonly rule: WatchRule;
-  /** What is watched, absolute. */
+  /** What is watched, absolute, without links. */
   readonly root: string;
   readonly isFile: boolean;
   readonly #excluded: { from: string; rules: Ignore }[];
@@ -31,9 +31,13 @@ export class Watched {
   constructor(
     service: string,
     rule: WatchRule,
-    { isFile, excluded }: { isFile: boolean; excluded: { from: string; rules: Ignore }[] },
+    { path, isFile, excluded }: {
+      path: string;
+      isFile: boolean;
+      excluded: { from: string; rules: Ignore }[];
+    },
   ) {
-    const { path, include = [], ignore = [] } = rule;
+    const { include = [], ignore = [] } = rule;
     this.service = service;
     this.rule = rule;
     this.root = path;
@@ -79,7 +83,7 @@ async function readRules(
   for (const file of ignoreFiles(dockerfile)) {
     try {
       const text = await Deno.readTextFile(isAbsolute(file) ? file : join(context, file));
-      return [{ from: context, rules: parseIgnore(text, file) }];
+      return [{ from: await Deno.realPath(context), rules: parseIgnore(text, file) }];
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     }
@@ -125,7 +129,9 @@ export async function watchedOf(
         const path = ["services", name, "develop", "watch", index, "path"];
         throw refusal(loaded, path, `there is no file or folder ${rule.path}`, "make it first");
       }
-      found.push(new Watched(name, rule, { isFile: !info.isDirectory, excluded }));
+      // Changes are told by real paths; and a link would be carried as a link.
+      const path = await Deno.realPath(rule.path);
+      found.push(new Watched(name, rule, { path, isFile: !info.isDirectory, excluded }));
     }
   }
   if (found.length > 0) return found;

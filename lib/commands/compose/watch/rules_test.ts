@@ -71,6 +71,19 @@ Deno.test("watch: a single file is watched by its folder, and only it counts", a
   assert.ok(!rules[0].wants(join(one.folder, "package-lock.json")));
 });
 
+Deno.test("watch: a path that is a link is what it leads to", async () => {
+  await using one = await project(
+    { "real/a": "", ".dockerignore": "real/no" },
+    "- { action: sync, path: ./link, target: /l }",
+    "build: .",
+  );
+  await Deno.symlink("real", join(one.folder, "link"));
+  const [watched] = await one.rules();
+  assert.equal(watched.root, join(one.folder, "real"));
+  assert.equal(watched.targetOf(join(one.folder, "real/a")), "/l/a");
+  assert.ok(!watched.wants(join(one.folder, "real/no")));
+});
+
 Deno.test("watch: rules that cannot be followed are errors with their place", async () => {
   for (
     const [rule, wanted] of [
