@@ -12,6 +12,7 @@ Deno.test("session: hostile lines are refused; a session that had begun is as go
       [{ type: "open" }, "argument_invalid"],
       [{ type: "open", text: 7 }, "argument_invalid"],
       [{ type: "open", text: "a", source: "x".repeat(5000) }, "argument_invalid"],
+      [{ type: "open", spec: { name: "web", image: "a" }, until: "later" }, "argument_invalid"],
       [{ type: "open", text: "x".repeat((4 << 20) + 1) }, "argument_invalid"],
       [{ type: "open", spec: null }, "spec_invalid"],
       [{ type: "open", spec: { name: "../x", image: "a" } }, "spec_invalid"],
