@@ -37,6 +37,7 @@ export async function secretVariables(
     );
   }
   const path = join(bundle, DOCUMENT);
+  // Our own: the document of a bundle that this server wrote.
   const document = decodeDocument<RuntimeSpec>(await Deno.readTextFile(path));
   const { process } = document;
   const others = process.env.filter((entry) => !Object.hasOwn(values, entry.split("=", 1)[0]));
