@@ -210,6 +210,12 @@ e2eTest("docker API: images: push, pull, tag, list, save, load, remove", NEEDS, 
       await docker("save", "-o", "all.tar", "base:1", there);
       const { stderr } = await api.run("docker28", ["rmi", inspected.Id]);
       assert.match(stderr, /must be forced/);
+      await docker("tag", "base:1", "used:1");
+      await docker("create", "--name", "user", "used:1", "true");
+      await docker("rmi", "used:1", there);
+      assert.match((await api.run("docker28", ["rmi", "base:1"])).stderr, /is using it/);
+      await docker("rm", "user");
+      await docker("tag", "base:1", there);
       await docker("rmi", "-f", inspected.Id);
       assert.deepEqual(await names(), []);
       assert.match(await docker("load", "-i", "all.tar"), /Loaded image: base:1/);

@@ -1,13 +1,17 @@
 /**
- * Client libraries of docker against `svc daemon docker` and a server on bare: dockerode and testcontainers for
- * node, from npm at the first use, run by Deno.
+ * Programs that use docker's API against `svc daemon docker` and a server on bare: dockerode, testcontainers for node
+ * and devcontainers' command line, from npm at the first use, run by Deno.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { startDockerApi } from "./docker_api.ts";
+import { CLIENTS_READY, PROGRAMS, startDockerApi } from "./docker_api.ts";
 import { baseImage, e2eTest, startServer } from "./harness.ts";
 
-const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "skopeo"] };
+const NEEDS = {
+  root: true,
+  commands: ["runc", "conmon", "iptables", "busybox", "skopeo"],
+  files: [CLIENTS_READY],
+};
 
 /** Builds, creates, attaches, waits, and cleans up. */
 const DOCKERODE = `
@@ -52,7 +56,9 @@ console.log(JSON.stringify({ who, exitCode, output, copied }));
 Deno.exit(0);
 `;
 
-const LIBRARIES = ["npm:dockerode@5.0.1", "npm:testcontainers@12.2.0"];
+const DEVCONTAINERS = "npm:@devcontainers/cli@0.89.0";
+const LIBRARIES = ["npm:dockerode@5.0.1", "npm:testcontainers@12.2.0", DEVCONTAINERS];
+const DEV = ["--docker-path", PROGRAMS.docker28, "--workspace-folder"];
 const ALONE = ["--quiet", "--no-config", "--no-lock"];
 
 /** True where npm cannot be reached, which is said. Under `CI=true` the test fails instead. */
@@ -71,8 +77,13 @@ async function withoutLibraries(): Promise<boolean> {
 async function runScript(text: string, socket: string, folder: string): Promise<unknown> {
   const path = join(folder, "client.mjs");
   await Deno.writeTextFile(path, text);
+  const stdout = await run([path, socket, folder], socket, folder);
+  return JSON.parse(stdout.trim().split("\n").at(-1)!);
+}
+
+async function run(args: string[], socket: string, folder: string): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", ...ALONE, path, socket, folder],
+    args: ["run", "-A", ...ALONE, ...args],
     env: {
       DOCKER_HOST: `unix://${socket}`,
       DOCKER_CONFIG: folder,
@@ -81,12 +92,12 @@ async function runScript(text: string, socket: string, folder: string): Promise<
     stdin: "null",
     signal: AbortSignal.timeout(180_000),
   }).output();
-  const said = new TextDecoder().decode(stderr);
-  assert.equal(code, 0, said);
-  return JSON.parse(new TextDecoder().decode(stdout).trim().split("\n").at(-1)!);
+  const said = new TextDecoder().decode(stdout);
+  assert.equal(code, 0, `${said}${new TextDecoder().decode(stderr)}`);
+  return said;
 }
 
-e2eTest("docker API: dockerode and testcontainers", NEEDS, async (t) => {
+e2eTest("docker API: dockerode, testcontainers, dev containers", NEEDS, async (t) => {
   if (await withoutLibraries()) return;
   await using server = await startServer();
   await baseImage(server, "base:1");
@@ -107,6 +118,22 @@ e2eTest("docker API: dockerode and testcontainers", NEEDS, async (t) => {
       assert.deepEqual(await runScript(TESTCONTAINERS, api.path, folder), {
         ...{ who: "tc", exitCode: 0, output: "hello", copied: "copied" },
       });
+    });
+    await t.step("devcontainers' CLI builds, starts, and runs commands in its folder", async () => {
+      await Deno.mkdir(join(folder, ".devcontainer"));
+      await Deno.writeTextFile(
+        join(folder, ".devcontainer/devcontainer.json"),
+        JSON.stringify({
+          build: { dockerfile: "../Dockerfile", context: "..", args: { WHO: "dev" } },
+          ...{ remoteUser: "root", updateRemoteUserUID: false },
+          postCreateCommand: "cp /srv/who made",
+        }),
+      );
+      const cli = (command: string, ...args: string[]) =>
+        run([DEVCONTAINERS, command, ...DEV, folder, ...args], api.path, folder);
+      assert.match(await cli("up"), /"outcome":"success"/);
+      assert.equal(await Deno.readTextFile(join(folder, "made")), "dev");
+      assert.match(await cli("exec", "cat", "hello.txt"), /^hello/m);
     });
   } finally {
     await Deno.remove(folder, { recursive: true });

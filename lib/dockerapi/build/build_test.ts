@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import type { BuildEvent } from "../../api/build.ts";
 import type { Problem } from "../../api/problem.ts";
+import { tarHeader } from "../../oci/tar_write.ts";
 import type { Progress } from "../messages.ts";
 import { ClassicStream } from "./classic.ts";
 import { wishOf } from "./parameters.ts";
+import { wholeArchive } from "./whole_archive.ts";
 import { NO_WISH, queryOf } from "./wish.ts";
 
 const OWN = { own: ["127.0.0.1:5000"], pullHost: "127.0.0.1:5000" };
@@ -114,4 +116,17 @@ Deno.test("a classic build: its stream, and that of a quiet one", () => {
     help: "",
   };
   assert.throws(() => told([{ type: "error", error: problem }]), /Cannot build/);
+});
+
+Deno.test("a context whose end docker's client leaves away gets it; others stay as they are", async () => {
+  const header = tarHeader({ path: "a", type: "file", size: 3 });
+  const read = async (...parts: Uint8Array[]) =>
+    (await Array.fromAsync(wholeArchive(ReadableStream.from(parts)))).map(({ length }) => length);
+  const content = new Uint8Array(3);
+  assert.deepEqual(await read(header.subarray(0, 100), header.subarray(100), content), [
+    ...[100, 412, 3, 509, 1024],
+  ]);
+  assert.deepEqual(await read(header, content, new Uint8Array(509)), [512, 3, 509]);
+  const gzip = new Uint8Array(700).fill(0x1f);
+  assert.deepEqual(await read(gzip), [700]);
 });

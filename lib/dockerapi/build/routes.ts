@@ -10,6 +10,7 @@ import type { Answer, ApiRoute, Call } from "../route.ts";
 import { ClassicStream } from "./classic.ts";
 import { wishOf } from "./parameters.ts";
 import { runBuild } from "./run.ts";
+import { wholeArchive } from "./whole_archive.ts";
 import { queryOf } from "./wish.ts";
 
 /** The caller's logins, where the way to the server is one that may carry them. */
@@ -27,7 +28,7 @@ async function classic(call: Call, api: DockerApi): Promise<Answer> {
     const stream = new ClassicStream(tell, { quiet: call.flag("q"), names: wish.names });
     const context = wish.remote
       ? { kind: "remote" as const }
-      : { kind: "archive" as const, body: call.body() };
+      : { kind: "archive" as const, body: wholeArchive(call.body()) };
     const work = { query, context, ...(logins && { logins }) };
     for await (const event of runBuild(client, work, call.signal)) stream.event(event);
     for (const name of wish.names) api.events.tell("image", "tag", stream.imageId ?? "", { name });

@@ -30,6 +30,18 @@ async function untag(store: ImageStore, name: StoredName, signal: AbortSignal): 
   await store.registry.deleteManifest(name.repository, name.tag ?? name.digest!, { signal });
 }
 
+/** Throws `conflict` in docker's words for an image that a container was made of. */
+function refuseUsed({ containers }: DockerApi, image: StoredImage): void {
+  const user = containers.records.find(({ imageId }) => imageId === image.id);
+  if (!user) return;
+  throw new SvcError(
+    "conflict",
+    `conflict: unable to delete ${image.id.slice(7, 19)} (must be forced) - container ` +
+      `${user.id.slice(0, 12)} is using it`,
+    { help: "" },
+  );
+}
+
 /** All names of the image go. The server's collection of garbage takes what nothing names. */
 async function removeAll(
   api: DockerApi,
@@ -71,6 +83,7 @@ export async function removeImage(call: Call, api: DockerApi): Promise<Answer> {
       { help: "" },
     );
   }
+  if (!call.flag("force")) refuseUsed(api, image);
   return { json: await removeAll(api, store, image, signal) };
 }
 
@@ -90,7 +103,9 @@ export async function pruneImages(call: Call, api: DockerApi): Promise<Answer> {
   const unnamed = (await store.list(signal)).filter(({ names }) => names.length === 0);
   const gone: Record<string, string>[] = [];
   let SpaceReclaimed = 0;
+  const used = new Set(api.containers.records.map(({ imageId }) => imageId));
   for (const image of filterImages(unnamed, filters, () => 0)) {
+    if (used.has(image.id)) continue;
     gone.push(...await removeAll(api, store, image, signal));
     SpaceReclaimed += image.size;
   }
