@@ -9,7 +9,7 @@ import { freePort, runTool, type Server, startServer } from "../e2e/harness.ts";
 import { startContainerd } from "../peers/containerd.ts";
 import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { busyboxFolder, EXAMPLE } from "./example.ts";
-import { type Candidate, firstAnswer, interleave, median, report, row } from "./measure.ts";
+import { type Candidate, firstAnswer, interleave, median, report } from "./measure.ts";
 import { RuncByHand } from "./runc_by_hand.ts";
 
 const MANY = Number(Deno.env.get("SVC_BENCH_MANY") ?? 100);
@@ -119,28 +119,48 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - start;
 }
 
-/** Many one after another, and at once; `keep` is called while they all run. */
-async function many(
-  { name, run, remove }: Engine,
-  keep: (ports: number[]) => Promise<void> = async () => {},
-): Promise<{ turns: number; once: number }> {
-  const ports = workloads.map(() => freePort());
-  const everyone = (work: (workload: string, port: number) => Promise<void>) =>
-    Promise.all(workloads.map((workload, n) => work(workload, ports[n])));
-  const answers = async () => {
-    for (const port of ports) await firstAnswer(`http://127.0.0.1:${port}/`);
-  };
-  const turns = await timed(async () => {
-    for (const [n, workload] of workloads.entries()) await run(workload, ports[n]);
+/** What each is asked for: a workload, at a port of its own. */
+const asked = (count: number) =>
+  workloads.slice(0, count).map((name) => ({ name, port: freePort() }));
+type Asked = ReturnType<typeof asked>;
+
+/** Runs them all, and waits for their answers; `took` is the time of the former. */
+async function all({ run }: Engine, wanted: Asked, atOnce: boolean): Promise<number> {
+  const took = await timed(async () => {
+    if (atOnce) return void await Promise.all(wanted.map(({ name, port }) => run(name, port)));
+    for (const { name, port } of wanted) await run(name, port);
   });
-  await answers();
-  await timed(() => everyone(remove));
-  const once = await timed(() => everyone(run));
-  await answers();
-  console.log(`  ${name}: ${MANY} answer`);
-  await keep(ports);
-  await everyone(remove);
-  return { turns, once };
+  for (const { port } of wanted) await firstAnswer(`http://127.0.0.1:${port}/`);
+  return took;
+}
+
+const none = ({ remove }: Engine, wanted: Asked) =>
+  Promise.all(wanted.map(({ name }) => remove(name)));
+
+/** The engines take turns, since a machine is never calm for as long as this takes. */
+async function crowds(engines: readonly Engine[]): Promise<void> {
+  const candidate = (count: number, atOnce: boolean) => (engine: Engine): Candidate => ({
+    name: engine.name,
+    run: async () => {
+      const wanted = asked(count);
+      const took = await all(engine, wanted, atOnce);
+      await none(engine, wanted);
+      return took;
+    },
+  });
+  const few = Math.ceil(MANY / 5);
+  const turns = await interleave(engines.map(candidate(few, false)), 5);
+  report(`${few} deployments one after another`, turns);
+  report(`${MANY} deployments at once`, await interleave(engines.map(candidate(MANY, true)), 3, 0));
+}
+
+async function standing(engine: Engine, server: Server): Promise<void> {
+  const wanted = asked(MANY);
+  await all(engine, wanted, true);
+  await idle(server, "after it has built and deployed");
+  await restarts(server, wanted.map(({ port }) => port));
+  await idle(server, "after a restart");
+  await none(engine, wanted);
 }
 
 /** Resident and own memory in MiB, and CPU seconds so far. */
@@ -192,9 +212,10 @@ async function restarts(server: Server, ports: number[]): Promise<void> {
   console.log(`  median ${median(times).toFixed(0)} ms, ${counts.failed} requests failed`);
 }
 
-/** `SVC_BENCH_ROWS=deploys,many` chooses. */
+/** `SVC_BENCH_ROWS=deploys,standing,crowds` chooses; all by default. */
 export async function hostsBeside(): Promise<void> {
-  const rows = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ?? ["deploys", "many"];
+  const rows = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ??
+    ["deploys", "standing", "crowds"];
   const dir = await Deno.makeTempDir({ prefix: "svc-bench-hosts-" });
   try {
     await using daemon = await startDockerd(join(dir, "docker"), { network: "own" });
@@ -223,26 +244,8 @@ export async function hostsBeside(): Promise<void> {
       docker,
     ];
     if (rows.includes("deploys")) await deploys(bare, engines, daemon);
-    if (!rows.includes("many")) return;
-    const results = [
-      [
-        engines[0].name,
-        await many(engines[0], async (ports) => {
-          await idle(bare, "after it has built and deployed");
-          await restarts(bare, ports);
-          await idle(bare, "after a restart");
-        }),
-      ],
-      [engines[1].name, await many(engines[1])],
-      [docker.name, await many(docker)],
-    ] as const;
-    for (const kind of ["turns", "once"] as const) {
-      const title = kind === "turns" ? "one after another" : "at once";
-      report(
-        `${MANY} deployments ${title}`,
-        results.map(([name, took]) => row(name, [took[kind]])),
-      );
-    }
+    if (rows.includes("standing")) await standing(engines[0], bare);
+    if (rows.includes("crowds")) await crowds(engines);
   } finally {
     await runTool("rm", ["-rf", dir]);
   }
