@@ -4,10 +4,10 @@
  */
 import { SvcError } from "../../base/errors.ts";
 import type { Place } from "../project.ts";
-import { type Node as Quick, readQuick } from "./quick.ts";
 import { isTimestamp, resolveScalar } from "./scalar.ts";
 import { isList, isMapping, type List, type Mapping, setPlace, type Value } from "./tree.ts";
 
+type Yaml = typeof import("../../client/yaml.ts");
 type Node = import("yaml").Node;
 type Pair = import("yaml").Pair<Node, Node | null>;
 
@@ -31,12 +31,6 @@ export function invalid(place: Place | string, what: string, help?: string): Svc
   return new SvcError("compose_invalid", `Cannot read ${at}: ${what}`, { ...(help && { help }) });
 }
 
-/** What the nodes of a parser are. */
-type Kinds = Pick<typeof import("../../client/yaml.ts"), "isAlias" | "isMap" | "isSeq">;
-
-const kind = (wanted: Quick["kind"]) => (node: unknown) => (node as Quick).kind === wanted;
-const QUICK = { isAlias: kind("alias"), isMap: kind("map"), isSeq: kind("list") } as Kinds;
-
 class Reader {
   readonly cleared: string[][] = [];
   #values = 0;
@@ -45,7 +39,7 @@ class Reader {
   readonly #open = new Set<Node>();
 
   constructor(
-    readonly yaml: Kinds,
+    readonly yaml: Yaml,
     readonly file: string,
     readonly lineOf: (offset: number) => number,
   ) {}
@@ -167,19 +161,6 @@ class Reader {
 /** The documents of `text`. Throws `compose_invalid` with file and line. */
 export async function readYaml(text: string, file: string): Promise<Document[]> {
   if (text.length > MOST_BYTES) throw invalid(file, `it is larger than ${MOST_BYTES} bytes`);
-  const root = readQuick(text);
-  if (!root) return await readAny(text, file);
-  return [documentOf(root as unknown as Node, new Reader(QUICK, file, (line) => line))];
-}
-
-function documentOf(contents: Node | null, reader: Reader): Document {
-  const top = { file: reader.file, line: 1 };
-  const root = reader.value(contents, [], top) ?? null;
-  return { root, place: reader.place(contents, top), cleared: reader.cleared };
-}
-
-/** By the parser of all YAML. */
-export async function readAny(text: string, file: string): Promise<Document[]> {
   const yaml = await import("../../client/yaml.ts");
   const lines = new yaml.LineCounter();
   let documents;
@@ -205,6 +186,12 @@ export async function readAny(text: string, file: string): Promise<Document[]> {
       throw invalid({ file, line }, error.message.toLowerCase().replace(/\.$/, ""));
     }
     const reader = new Reader(yaml, file, (offset) => lines.linePos(offset).line);
-    return documentOf(document.contents as Node | null, reader);
+    const top = { file, line: 1 };
+    const root = reader.value(document.contents as Node | null, [], top) ?? null;
+    return {
+      root,
+      place: reader.place(document.contents as Node | null, top),
+      cleared: reader.cleared,
+    };
   });
 }
