@@ -15,8 +15,10 @@ export interface HoldContext {
   leaving: AbortSignal;
   /** What {@linkcode keep} was given last, by an earlier attempt or an earlier agent. */
   kept: unknown;
-  /** Resolves when it is on record. */
-  keep(data: unknown): Promise<void>;
+  /** Aborts where another agent goes on: what this process has open may be kept for it. */
+  passing: AbortSignal;
+  /** Resolves when it is on record. `waits`: this process lives on until the next agent keeps something else. */
+  keep(data: unknown, waits?: boolean): Promise<void>;
   /** What a person reaches by it. */
   shows(lines: readonly string[]): void;
   tell(state: HeldState, detail?: string): void;
@@ -121,7 +123,8 @@ export class Held {
       releasing: this.#releasing.signal,
       leaving: AbortSignal.any([this.#leaving.signal, attempt]),
       kept: this.#kept,
-      keep: (data) => this.#keep(data),
+      passing: this.#leaving.signal,
+      keep: (data, waits) => this.#keep(data, waits),
       shows: (lines) => this.#shown = lines,
       tell: (state, detail) => this.#tell(state, detail),
       progress: (message) => this.#onProgress?.(message),
@@ -135,11 +138,13 @@ export class Held {
   }
 
   /** In the order of calls, and never once it is over: the record is removed then. */
-  async #keep(data: unknown): Promise<void> {
+  async #keep(data: unknown, waits = false): Promise<void> {
     this.#kept = data;
     const { description } = this;
     const saved = this.#saving.then(async () => {
-      if (!this.#done) await this.#options.save({ version: 1, description, kept: data });
+      if (this.#done) return;
+      const from = waits ? Deno.pid : undefined;
+      await this.#options.save({ version: 1, description, kept: data, from });
     });
     this.#saving = saved.catch(() => {/* the caller is told */});
     await saved;

@@ -37,6 +37,8 @@ const isChosen = ({ place, name, project }: Description, choice: Choice) =>
 export class Holdings {
   readonly #options: HoldingsOptions;
   readonly #held = new Map<string, Held>();
+  /** Resolves when the entry and the record of what is over are away. */
+  readonly #gone = new WeakMap<Held, Promise<void>>();
   readonly #changing = new KeyedMutex();
 
   constructor(options: HoldingsOptions) {
@@ -56,7 +58,15 @@ export class Holdings {
   async takeOver(): Promise<void> {
     const { records, log } = this.#options;
     const found = await records.load((file) => log(`${file} cannot be read, and is removed`));
-    for (const [id, record] of found) this.#add(id, record.description, record);
+    for (const [id, record] of found) {
+      try {
+        this.#add(id, record.description, record);
+      } catch (error) {
+        // Of a program that could hold more; that one's next command asks for it again.
+        log(String(error));
+        await records.remove(id);
+      }
+    }
   }
 
   #add(id: string, description: Description, record?: ConstructorParameters<typeof Held>[2]): Held {
@@ -72,14 +82,14 @@ export class Holdings {
     const save = (value: Parameters<typeof records.save>[1]) => records.save(id, value);
     const held = new Held(description, { holder, pauses, log, save }, record);
     this.#held.set(id, held);
-    void held.over.then(async (how) => {
-      if (this.#held.get(id) === held) {
-        // Before the next one of that name may write its own.
+    this.#gone.set(
+      held,
+      held.over.then(async (how) => {
         if (how === "over") await records.remove(id).catch((error) => log(String(error)));
         this.#held.delete(id);
-      }
-      if (this.#held.size === 0) onEmpty();
-    });
+        if (this.#held.size === 0) onEmpty();
+      }),
+    );
     return held;
   }
 
@@ -105,8 +115,8 @@ export class Holdings {
       }
       if (there) {
         there.release();
-        await there.over;
-        await this.#gone(id, there);
+        // The next one of that name writes a record of its own.
+        await this.#gone.get(there);
       }
       const held = this.#add(id, description);
       const back = () => held.release();
@@ -117,20 +127,13 @@ export class Holdings {
         return { same: false, value };
       } catch (error) {
         // A mistake in the new description loses nothing: what was held before is held again.
-        await held.over;
-        await this.#gone(id, held);
+        await this.#gone.get(held);
         if (there) this.#add(id, there.description, { version: 1, description: there.description });
         throw error;
       } finally {
         signal.removeEventListener("abort", back);
       }
     });
-  }
-
-  /** The entry of `held` is away; its record too. */
-  async #gone(id: string, held: Held): Promise<void> {
-    await this.#options.records.remove(id);
-    if (this.#held.get(id) === held) this.#held.delete(id);
   }
 
   /** Ends what is chosen, or everything, and waits for it; tells what it was. */
@@ -140,7 +143,7 @@ export class Holdings {
     );
     const told = chosen.map(({ status }) => status);
     for (const held of chosen) held.release();
-    await Promise.all(chosen.map(({ over }) => over));
+    await Promise.all(chosen.map((held) => this.#gone.get(held)));
     return told;
   }
 

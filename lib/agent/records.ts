@@ -3,7 +3,7 @@
  * secrets (a spec's, the environment's): they lie in the login session's folder, in memory, for their user alone.
  */
 import { ensureDir, readJson, removeTree, writeFileAtomic } from "../base/fs.ts";
-import { join } from "../base/path.ts";
+import { basename, join } from "../base/path.ts";
 import type { Description } from "./protocol.ts";
 
 export interface HeldRecord {
@@ -11,6 +11,8 @@ export interface HeldRecord {
   description: Description;
   /** What the holder wants to know when it holds the same again. */
   kept?: unknown;
+  /** A process that still has what `kept` names, and waits until it is taken. */
+  from?: number;
 }
 
 const ENDING = ".json";
@@ -29,23 +31,36 @@ export class HeldRecords {
     this.#folder = folder;
   }
 
-  /** All that can be read; `unreadable` is told the others, which are removed. */
+  /** All that can be read; `unreadable` is told the others, which are removed. For the running agent alone. */
   async load(unreadable: (file: string) => void): Promise<Map<string, HeldRecord>> {
     const found = new Map<string, HeldRecord>();
-    if (this.#folder === undefined) return found;
-    const entries = await Array.fromAsync(Deno.readDir(this.#folder)).catch(() => []);
-    for (const { name } of entries) {
-      const path = join(this.#folder, name);
-      const record = name.endsWith(ENDING)
-        ? await readJson<unknown>(path).catch(() => undefined)
-        : undefined;
-      if (isRecord(record)) found.set(name.slice(0, -ENDING.length), record);
+    for (const [path, record] of await this.#read()) {
+      if (record) found.set(basename(path).slice(0, -ENDING.length), record);
       else {
-        if (name.endsWith(ENDING)) unreadable(path);
+        // Others are unfinished writes of a crash.
+        if (path.endsWith(ENDING)) unreadable(path);
         await removeTree(path);
       }
     }
     return found;
+  }
+
+  /** True where something that this process has waits to be taken by the running agent. */
+  async waits(pid: number): Promise<boolean> {
+    return (await this.#read()).some(([, record]) => record?.from === pid);
+  }
+
+  async #read(): Promise<[path: string, record: HeldRecord | undefined][]> {
+    const folder = this.#folder;
+    if (folder === undefined) return [];
+    const entries = await Array.fromAsync(Deno.readDir(folder)).catch(() => []);
+    return await Promise.all(entries.map(async ({ name }) => {
+      const path = join(folder, name);
+      const value = name.endsWith(ENDING)
+        ? await readJson<unknown>(path).catch(() => undefined)
+        : undefined;
+      return [path, isRecord(value) ? value : undefined] as [string, HeldRecord | undefined];
+    }));
   }
 
   async save(id: string, record: HeldRecord): Promise<void> {

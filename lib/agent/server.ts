@@ -4,6 +4,7 @@ import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { acquireLock, type FileLock } from "../base/lock.ts";
 import { makeRuntimeFolder } from "../base/runtime_folder.ts";
+import { sleep } from "../base/sleep.ts";
 import { uidOfPeer } from "../sys/peer_uid.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
@@ -30,6 +31,10 @@ export interface AgentOptions extends Pick<HoldingsOptions, "holders" | "log" | 
   /** The user at the other end of a socket; undefined: the system does not tell. */
   uidOf?: (socket: Socket) => number | undefined;
 }
+
+/** Milliseconds for the next agent to take what this one has open, and between two looks. */
+const TAKEN_MS = 60_000;
+const LOOK_MS = 100;
 
 class Agent {
   readonly #options: AgentOptions;
@@ -188,7 +193,19 @@ export async function runAgent(options: AgentOptions): Promise<boolean> {
     if (error instanceof SvcError && error.code === "data_dir_locked") return false;
     throw error;
   }
-  using _lock = held;
-  await new Agent(options).run();
+  {
+    using _lock = held;
+    await new Agent(options).run();
+  }
+  await untilTaken(options);
   return true;
+}
+
+/** Files that are open here go over to the next agent while this process lives. */
+async function untilTaken({ place, signal }: AgentOptions): Promise<void> {
+  const records = new HeldRecords(place.records);
+  for (const until = Date.now() + TAKEN_MS; Date.now() < until && !signal.aborted;) {
+    if (!await records.waits(Deno.pid).catch(() => false)) return;
+    await sleep(LOOK_MS, signal).catch(() => {/* looked at next */});
+  }
 }

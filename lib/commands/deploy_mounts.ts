@@ -2,6 +2,7 @@
 import { readCoherence } from "../base/coherence.ts";
 import { SvcError } from "../base/errors.ts";
 import type { OfferedMounts } from "../client/mounts/open.ts";
+import type { MountSource } from "../client/mounts/source.ts";
 import type { Invocation } from "./command.ts";
 
 function coherenceOf({ SVC_BLOCK_COHERENCE: text = "" }: Invocation["env"]) {
@@ -24,11 +25,16 @@ export async function offerMounts(
   { env, warn }: { env: Invocation["env"]; warn: (text: string) => void },
 ): Promise<OfferedMounts | undefined> {
   if (texts.length === 0) return undefined;
-  const [{ parseMountSource }, { openMounts }] = await Promise.all([
-    import("../client/mounts/source.ts"),
-    import("../client/mounts/open.ts"),
-  ]);
-  const sources = texts.map(parseMountSource);
+  const { parseMountSource } = await import("../client/mounts/source.ts");
+  return await offerSources(texts.map(parseMountSource), { env, warn });
+}
+
+/** Opens the sources. The caller disposes of the result. */
+export async function offerSources(
+  sources: readonly MountSource[],
+  { env, warn }: { env: Invocation["env"]; warn: (text: string) => void },
+): Promise<OfferedMounts> {
+  const { openMounts } = await import("../client/mounts/open.ts");
   const names = sources.some(({ cache }) => cache) &&
     await (await import("../client/mounts/cache_names.ts")).cacheNames(env);
   const named = await Promise.all(sources.map(async (source) => {

@@ -43,10 +43,13 @@ const NUMBERS = {
   fchmodat: ARM ? 53n : 268n,
   utimensat: ARM ? 88n : 280n,
   renameat2: ARM ? 276n : 316n,
+  prctl: ARM ? 167n : 157n,
   preadv2: ARM ? 286n : 327n,
   statx: ARM ? 291n : 332n,
   // These numbers are the same on all machines.
   move_mount: 429n,
+  pidfd_open: 434n,
+  pidfd_getfd: 438n,
   fsopen: 430n,
   fsconfig: 431n,
   fsmount: 432n,

@@ -53,6 +53,15 @@ export class ChunkQueue {
     for (const { reject } of this.#waiting.splice(0)) reject(error);
   }
 
+  /** Takes all waiting chunks. */
+  takeAll(): Uint8Array[] {
+    const all = this.#chunks;
+    this.#chunks = [];
+    this.#gathering = undefined;
+    this.size = 0;
+    return all;
+  }
+
   /** Drops the waiting chunks. */
   drop(): void {
     if (this.#chunks.length === 0) return;

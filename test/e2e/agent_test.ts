@@ -17,6 +17,10 @@ RUN ["/bin/busybox", "--install", "-s", "/bin"]
 STOPSIGNAL SIGKILL
 `;
 
+/** Besides its pages, it writes into a file that it has open, and that has no name any more. */
+const WEB = "rm -f /srv/pulse; exec 3>/srv/beat; ln /srv/beat /srv/pulse; rm /srv/beat; " +
+  "while sleep 0.1; do echo beat >&3; done & exec httpd -f -v -p 8080 -h /srv";
+
 interface Held {
   name: string;
   kind: string;
@@ -85,6 +89,7 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
     const log = await Deno.readTextFile(join(env.XDG_RUNTIME_DIR, "svc/agent.log"));
     assert.fail(`${name}: ${JSON.stringify(await status())}\n${log}\n${server.log().slice(-3000)}`);
   };
+  for (const name of ["run", "shop", "shop/src"]) await Deno.mkdir(join(folder, name));
   const httpd = new Deno.Command(far.within[0], {
     args: [
       ...far.within.slice(1),
@@ -92,14 +97,13 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
     ],
   }).spawn();
   try {
-    for (const name of ["run", "shop", "shop/src"]) await Deno.mkdir(join(folder, name));
     await Deno.copyFile("/bin/busybox", join(folder, "shop/busybox"));
     await Deno.writeTextFile(join(folder, "shop/Dockerfile"), DOCKERFILE);
     const rules = [{ pattern: `127.0.0.1:${local}`, route: "client" }];
     const services = {
       web: {
         ...{ build: ".", image: "shop:v1", volumes: ["./src:/srv"], ports: [`${port}:8080`] },
-        command: ["sh", "-c", "exec httpd -f -v -p 8080 -h /srv"],
+        command: ["sh", "-c", WEB],
       },
       out: {
         ...{ image: "shop:v1", command: ["sleep", "1000"], depends_on: ["web"] },
@@ -164,14 +168,24 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
         assert.equal(await page(), "two");
       },
     );
-    await step("a newer executable replaces it", async () => {
+    await step("a newer executable replaces it, and open files stay open", async () => {
       const { pid } = await status();
+      const before = await started();
       const newer = join(folder, "svc");
       await Deno.copyFile(EXECUTABLE, newer);
       await Deno.utime(newer, new Date(), new Date());
       assert.notEqual((await status(newer)).pid, pid);
       await connected(newer);
-      await eventually("the page is back", async () => await page() === "two");
+      const size = async () => (await Deno.stat(join(folder, "shop/src/pulse"))).size;
+      const then = await size();
+      await eventually("it writes on", async () => await size() > then);
+      await write("three");
+      assert.equal(await page(), "three");
+      assert.equal(await started(), before);
+      await eventually(
+        "the old agent is gone",
+        async () => !await Deno.stat(`/proc/${pid}`).catch(() => undefined),
+      );
     });
     await step("another user is refused, whatever the permissions", async () => {
       const nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];

@@ -18,7 +18,8 @@ async function secret(env: LocationInput["env"]): Promise<string> {
   if (SECRET.test(known)) return known;
   const made = random();
   try {
-    await Deno.mkdir(dirname(path), { recursive: true });
+    // A folder that somebody named is his to make.
+    if (!env.SVC_CONFIG) await Deno.mkdir(dirname(path), { recursive: true });
     await writeFileAtomic(path, made, { mode: 0o600 });
   } catch {
     // It cannot be kept: what the server keeps is found in this session alone.

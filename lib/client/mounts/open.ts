@@ -13,8 +13,9 @@ import { hostFolder } from "../../wire/files/host_node.ts";
 import { hostSingleFile } from "../../wire/files/host_single_file.ts";
 import type { FileNode } from "../../wire/files/node.ts";
 import type { AttachedOptions, Fields } from "../../wire/attached/session.ts";
-import { LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
-import { serveNinep } from "../../wire/ninep/server.ts";
+import { type LastingState, LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
+import { adoptServed, type PassedServed, passServed } from "../../wire/ninep/passing.ts";
+import { type ServedState, serveNinep } from "../../wire/ninep/server.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import type { MountSource } from "./source.ts";
 
@@ -33,14 +34,58 @@ interface Exported {
   node: FileNode;
 }
 
+interface Served {
+  /** Of the stream of the current mounts. */
+  id: string;
+  stream: LastingStream;
+  /** Resolves when the stream is frozen and nothing is under way; rejects where it ends before. */
+  frozen: Promise<ServedState>;
+}
+
+/** How another process goes on with the serving of mounts. */
+export interface PassedMounts {
+  /** The process that has the files open. */
+  pid: number;
+  places: { place: string; id: string; stream: LastingState; served: PassedServed }[];
+}
+
 export class OfferedMounts implements Disposable {
   readonly #exported: readonly Exported[];
   /** By the place that mounts them, the server or a companion: the stream of its current mounts, and its name. */
-  readonly #served = new Map<string, { id: string; stream: LastingStream }>();
+  readonly #served = new Map<string, Served>();
   #over = false;
 
   constructor(exported: readonly Exported[]) {
     this.#exported = exported;
+  }
+
+  get #exports(): Map<string, FileNode> {
+    return new Map(this.#exported.map(({ node }, index) => [exportOf(index), node]));
+  }
+
+  /**
+   * Ends the serving, and tells another process of this user how to go on with it, as long as this one lives: open
+   * files stay open. Undefined: it cannot.
+   */
+  async pass(): Promise<PassedMounts | undefined> {
+    this.#over = true;
+    const places: PassedMounts["places"] = [];
+    for (const [place, { id, stream, frozen }] of this.#served) {
+      stream.freeze();
+      const served = await passServed(this.#exports, await frozen);
+      const state = stream.state;
+      if (!served || !state) return undefined;
+      places.push({ place, id, stream: state, served });
+    }
+    return { pid: Deno.pid, places };
+  }
+
+  /** Goes on with what another process served. Throws where it cannot: then nothing is served yet. */
+  adopt({ pid, places }: PassedMounts): void {
+    const states = adoptServed(this.#exports, places.map(({ served }) => served), pid);
+    places.forEach(({ place, id, stream }, index) =>
+      this.#serve(place, id, new LastingStream(stream), states[index])
+    );
   }
 
   /** For the session's request. */
@@ -62,18 +107,22 @@ export class OfferedMounts implements Disposable {
     if (served?.id !== id) {
       if (!served && this.#served.size >= MAX_PLACES) return connection.reset();
       served?.stream.reset();
-      served = { id, stream: new LastingStream() };
-      this.#served.set(place, served);
-      this.#serve(served.stream);
+      served = this.#serve(place, id, new LastingStream());
     }
     connection.widen(WINDOW);
     await served.stream.carry(connection);
   }
 
-  #serve(stream: LastingStream): void {
-    const exports = new Map(this.#exported.map(({ node }, index) => [exportOf(index), node]));
+  #serve(place: string, id: string, stream: LastingStream, resumed?: ServedState): Served {
+    const frozen = Promise.withResolvers<ServedState>();
+    const served = { id, stream, frozen: frozen.promise };
+    this.#served.set(place, served);
+    frozen.promise.catch(() => {/* whoever passes it is told */});
     // What breaks 9P ends the stream, and with it the server's mounts.
-    serveNinep(stream, exports).catch((error) => stream.reset(error));
+    serveNinep(stream, this.#exports, { resumed, onFrozen: frozen.resolve })
+      .catch((error) => stream.reset(error))
+      .finally(() => frozen.reject(new Error("it has ended")));
+    return served;
   }
 
   [Symbol.dispose](): void {

@@ -11,10 +11,11 @@ import {
 } from "../../client/deploy_session.ts";
 import { servicesOf } from "../../client/forward.ts";
 import type { Client } from "../../client/client.ts";
-import { openMounts } from "../../client/mounts/open.ts";
+import type { OfferedMounts, PassedMounts } from "../../client/mounts/open.ts";
 import { type Connecting, openConnection } from "../connect.ts";
 import { withCertificates } from "../deploy_certificates.ts";
 import { withCredentials } from "../deploy_credentials.ts";
+import { offerSources } from "../deploy_mounts.ts";
 import { withLogins } from "../deploy_logins.ts";
 import { endpointLine } from "../endpoint_line.ts";
 import { egressTakes } from "../egress_takes.ts";
@@ -28,6 +29,8 @@ const END_MS = 20_000;
 /** What the next attempt, or the next agent, wants to know. */
 interface Kept {
   resume?: SessionResume;
+  /** How the mounts go on in the next agent. */
+  passed?: PassedMounts;
   /** Local ports by the deployment's. */
   ports?: Record<string, number>;
 }
@@ -60,9 +63,9 @@ class SessionHolding {
     this.#kept = context.kept as Kept ?? {};
   }
 
-  async #keep(change: Kept): Promise<void> {
+  async #keep(change: Kept, waits = false): Promise<void> {
     this.#kept = { ...this.#kept, ...change };
-    await this.#context.keep(this.#kept);
+    await this.#context.keep(this.#kept, waits);
   }
 
   async run(): Promise<void> {
@@ -76,7 +79,8 @@ class SessionHolding {
       { io, env, cleanup, values: { tokenCache } } as unknown as Connecting,
       target,
     );
-    const offered = cleanup.use(openMounts(mounts));
+    const offered = cleanup.use(await offerSources(mounts, { env, warn }));
+    const adopted = this.#adopt(offered);
     const prepared = await withCredentials(this.#work.body, {
       ...{ flags: credentials, session: true, env, folder, ghBin, notice: warn, signal: leaving },
     });
@@ -94,16 +98,39 @@ class SessionHolding {
       session.closed.catch(() => {/* whoever waits is told */});
       return session;
     };
-    await this.#live(client, open, env);
+    try {
+      await this.#live(client, open, { env, adopted });
+    } catch (error) {
+      if (this.#context.passing.aborted && this.#serving && mounts.length > 0) {
+        const passed = await offered.pass();
+        if (passed) await this.#keep({ passed }, true);
+      }
+      throw error;
+    }
+  }
+
+  /** Goes on with the mounts of the agent before; false where they ended with it. */
+  #adopt(offered: OfferedMounts): boolean {
+    const { passed } = this.#kept;
+    if (this.#work.mounts.length === 0) return true;
+    this.#kept = { ...this.#kept, passed: undefined };
+    if (!passed) return false;
+    try {
+      offered.adopt(passed);
+      return true;
+    } catch (error) {
+      this.#context.progress(`warning: the mounts of the agent before end: ${error}`);
+      return false;
+    }
   }
 
   async #live(
     client: Client,
     open: (resume?: SessionResume) => DeploySession,
-    env: Description["env"],
+    { env, adopted }: { env: Description["env"]; adopted: boolean },
   ): Promise<void> {
     const { resume } = this.#kept;
-    const first = resume && await this.#resumed(open, resume);
+    const first = resume && await this.#resumed(open, resume, adopted);
     const session = first ?? open();
     const { releasing } = this.#context;
     const end = () => session.end();
@@ -122,13 +149,13 @@ class SessionHolding {
   async #resumed(
     open: (resume?: SessionResume) => DeploySession,
     resume: SessionResume,
+    adopted: boolean,
   ): Promise<DeploySession | undefined> {
     const session = open(resume);
     try {
-      const mounted = this.#work.mounts.length > 0;
-      if (mounted) session.end();
-      await (mounted ? session.closed : Promise.race([session.applied, session.closed]));
-      if (!mounted) return session;
+      if (!adopted) session.end();
+      await (adopted ? Promise.race([session.applied, session.closed]) : session.closed);
+      if (adopted) return session;
     } catch (error) {
       const isOver = error instanceof SvcError && ["not_found", "unavailable"].includes(error.code);
       if (!isOver) throw error;

@@ -19,6 +19,8 @@ const READY_MS = 60_000;
 /** Milliseconds between two attempts to connect, and after which a connection counts as one that works. */
 const PAUSE_MS = 100;
 const WORKS_MS = 1000;
+/** Connections in a row that the caller hangs up at once: it is another process, which does not know the mounts. */
+const REFUSALS = 10;
 
 export interface SessionMountsOptions {
   /** The session's own folder. */
@@ -132,6 +134,7 @@ export class SessionMounts {
     const over = new AbortController();
     void this.#stream.closed.then((error) => over.abort(error));
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let refusals = 0;
     const tooLate = () => this.#stream.reset(mountFailure("the connection to the caller is lost"));
     try {
       while (!over.signal.aborted) {
@@ -139,11 +142,13 @@ export class SessionMounts {
         const connection = await caller.open("mount", { id }, { signal: over.signal });
         connection.widen(WINDOW);
         const works = setTimeout(() => {
+          refusals = 0;
           clearTimeout(timer);
           timer = undefined;
         }, Math.min(WORKS_MS, graceMs / 2));
         await this.#stream.carry(connection).catch(() => {/* the connection is lost */});
         clearTimeout(works);
+        if (++refusals >= REFUSALS) throw mountFailure("the caller does not know them any more");
         await sleep(PAUSE_MS, over.signal);
       }
     } catch (error) {

@@ -70,6 +70,10 @@ export class HostFile implements OpenFile {
     return { ...statDescriptor(this.#fd), ...this.#tree.owner };
   }
 
+  get fd(): number {
+    return this.#fd;
+  }
+
   read(offset: number, into: Uint8Array<ArrayBuffer>) {
     return readAt(this.#fd, offset, into);
   }
@@ -135,6 +139,12 @@ export class HostFolder implements OpenFolder {
 
   /** Owns `fd`: closes it at the end. */
   constructor(readonly tree: HostTree, readonly fd: number, readonly entries: Entries) {}
+
+  /** The descriptor is at an offset that is not known. */
+  lost(): this {
+    this.#at = -1n;
+    return this;
+  }
 
   async read(offset: bigint): Promise<FolderEntry[]> {
     if (offset !== this.#at) {

@@ -88,6 +88,19 @@ export class HostLocks {
     return { type, start, length, owner: "" };
   }
 
+  /** All locks: the descriptor of each, and the open files that use it. */
+  async pass(): Promise<{ key: string; fd: number; users: readonly object[] }[]> {
+    const all = [...this.#held].map(async ([key, { fd, users }]) => ({
+      ...{ key, fd: await fd, users: [...users] },
+    }));
+    return await Promise.all(all);
+  }
+
+  /** Takes over a lock of another process. */
+  adopt(key: string, fd: number, users: readonly object[]): void {
+    this.#held.set(key, { fd: Promise.resolve(fd), users: new Set(users) });
+  }
+
   /** Releases the locks that only this open file used. */
   leave(file: object): void {
     for (const [key, { users }] of this.#held) {

@@ -68,7 +68,7 @@ const isOwnXattr = (name: string) => name.startsWith("user.") && name.length > 5
 
 const EMPTY = cbytes("");
 
-class HostNode implements FileNode, NodeWriter {
+export class HostNode implements FileNode, NodeWriter {
   #tree: HostTree;
   #fd: number;
   /** Path from the root, as it was walked: the argument of `visible`. */
@@ -111,9 +111,18 @@ class HostNode implements FileNode, NodeWriter {
     return this.#tree.open(this.#fd, name, PATH | NOFOLLOW).then((fd) => this.#entry(name, fd));
   }
 
+  /** How this node goes to another process, and is made again there. */
+  get passed(): { tree: HostTree; fd: number; path: string } {
+    return { tree: this.#tree, fd: this.#fd, path: this.#path };
+  }
+
   async list(): Promise<HostFolder> {
     this.#requireFolder();
-    const fd = await this.#tree.open(-1, procPath(this.#fd), RDONLY | DIRECTORY);
+    return this.listed(await this.#tree.open(-1, procPath(this.#fd), RDONLY | DIRECTORY));
+  }
+
+  /** Lists through a descriptor of this folder, and owns it. */
+  listed(fd: number): HostFolder {
     const entries: Entries = {
       idOf: (ino) => this.#tree.idOf(this.#dev, ino),
       kindOf: async (name) => {

@@ -13,12 +13,17 @@ import {
 } from "./node.ts";
 
 /** The root of the export. Nothing is made or renamed in it: the file's own folder is not shown. */
-class SingleFileRoot implements FileNode {
+export class SingleFileRoot implements FileNode {
   readonly kind = "directory";
   readonly id: bigint;
   #folder: FileNode;
   #real: string;
   #shown: string;
+
+  /** The folder that has the file. */
+  get folder(): FileNode {
+    return this.#folder;
+  }
 
   constructor(folder: FileNode, real: string, shown: string) {
     this.#folder = folder;

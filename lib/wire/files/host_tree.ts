@@ -68,6 +68,15 @@ export class HostTree {
     this.owner = options.owner ?? NAME;
   }
 
+  /** How numbers of files are made; it goes with them to another process. */
+  get devices(): readonly number[] {
+    return this.#devices;
+  }
+
+  set devices(devices: readonly number[]) {
+    this.#devices = [...devices];
+  }
+
   /** The number of a file on any file system below the root. The root must be asked for first. */
   idOf(dev: number, ino: bigint): bigint {
     let index = this.#devices.indexOf(dev);

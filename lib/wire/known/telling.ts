@@ -101,17 +101,17 @@ export class Telling {
   }
 
   #changed(key: string, name: string | undefined): void {
-    if (name === undefined) return this.#forget();
+    if (name === undefined) return this.forget();
     const watched = this.#watched.get(key);
     if (!watched || watched.changed.has(name)) return;
     watched.changed.add(name);
     this.#dirty.add(watched);
-    if (++this.#waiting > WAITING) return this.#forget();
+    if (++this.#waiting > WAITING) return this.forget();
     this.#timer ??= setTimeout(() => this.#tell(), GATHER_MS);
   }
 
-  /** News were lost, or are too many. */
-  #forget(): void {
+  /** The other side forgets all that it was told: news were lost, or are too many. */
+  forget(): void {
     for (const { tree, folder } of this.#watched.values()) this.#drop(tree, folder.id);
     this.#forgetAll = true;
     this.#timer ??= setTimeout(() => this.#tell(), GATHER_MS);

@@ -15,6 +15,7 @@
  *
  * A sender is at most {@linkcode WINDOW} bytes ahead of the reader, which bounds the memory of both ends.
  */
+import { Buffer } from "node:buffer";
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
 import { ChunkQueue } from "../queue.ts";
@@ -44,6 +45,21 @@ function broken(why: string): SvcError {
   });
 }
 
+/** How a stream goes on in another process; bytes as base64. */
+export interface LastingState {
+  from: number;
+  theirTaken: number;
+  kept: string;
+  taken: number;
+  unread: string;
+}
+
+/** The stream goes on in another process: nobody reads it here any more. */
+export class StreamFrozen extends Error {}
+
+const toText = (chunks: readonly Uint8Array[]) => Buffer.concat(chunks).toString("base64");
+const toBytes = (text: string) => Uint8Array.from(Buffer.from(text, "base64"));
+
 export class LastingStream implements Duplex {
   /** Sent, or to be sent, and perhaps not received. `#from` is the stream's offset of the first. */
   #kept: Uint8Array[] = [];
@@ -65,6 +81,40 @@ export class LastingStream implements Duplex {
   /** Resolves when there is something to send. */
   #work = Promise.withResolvers<void>();
   #connection: Duplex | undefined;
+
+  #frozen: Uint8Array[] | undefined;
+
+  /** `state`: of the process before. */
+  constructor(state?: LastingState) {
+    if (!state) return;
+    const [kept, unread] = [state.kept, state.unread].map(toBytes);
+    this.#from = state.from;
+    this.#theirTaken = state.theirTaken;
+    this.#written = state.from + kept.length;
+    if (kept.length > 0) this.#kept.push(kept);
+    this.#taken = this.#told = state.taken;
+    this.#received = state.taken + unread.length;
+    if (unread.length > 0) this.#inbox.push(unread);
+  }
+
+  /** Ends the reading, with {@linkcode StreamFrozen}; what is still written is part of {@linkcode state}. */
+  freeze(): void {
+    this.#frozen = this.#inbox.takeAll();
+    this.#inbox.fail(new StreamFrozen("the stream goes on elsewhere"));
+    this.#connection?.reset();
+    this.#connection = undefined;
+    this.#room.resolve();
+    this.#work.resolve();
+  }
+
+  /** Of a frozen stream that nobody writes to any more; undefined where it has ended or failed. */
+  get state(): LastingState | undefined {
+    if (!this.#frozen || this.#ended || this.#failure) return undefined;
+    return {
+      ...{ from: this.#from, theirTaken: this.#theirTaken, kept: toText(this.#kept) },
+      ...{ taken: this.#taken, unread: toText(this.#frozen) },
+    };
+  }
 
   /** Bytes that came so far. */
   get received(): number {
@@ -90,7 +140,7 @@ export class LastingStream implements Duplex {
     this.#kept.push(bytes);
     this.#written += bytes.length;
     this.#work.resolve();
-    while (this.#written - this.#theirTaken > WINDOW) {
+    while (this.#written - this.#theirTaken > WINDOW && !this.#frozen) {
       this.#room = Promise.withResolvers();
       await this.#room.promise;
       this.#check();
@@ -124,6 +174,7 @@ export class LastingStream implements Duplex {
    */
   async carry(connection: Duplex): Promise<never> {
     this.#check();
+    if (this.#frozen) throw broken("it goes on elsewhere");
     this.#connection?.reset();
     this.#connection = connection;
     let over = false;

@@ -85,6 +85,11 @@ export class Fids {
     return fid;
   }
 
+  /** All of them, by number. */
+  get all(): ReadonlyMap<number, Fid> {
+    return this.#fids;
+  }
+
   /** Removes the number, if it still belongs to this fid. */
   delete(number: number, fid: Fid): void {
     if (this.#fids.get(number) === fid) this.#fids.delete(number);

@@ -270,9 +270,16 @@ export class MessageReader {
   /** Bytes of a message, at most. */
   limit: number;
 
-  constructor(stream: Pick<Duplex, "read">, limit: number) {
+  /** `rest`: bytes that came before the stream's. */
+  constructor(stream: Pick<Duplex, "read">, limit: number, rest = new Uint8Array(0)) {
     this.#stream = stream;
     this.limit = limit;
+    this.#rest = rest;
+  }
+
+  /** Bytes of a message that has not come as a whole. */
+  get rest(): Uint8Array {
+    return this.#rest;
   }
 
   /** True where the whole next message has arrived. */
@@ -290,7 +297,10 @@ export class MessageReader {
     if (have > 0) parts.push(this.#rest);
     let size = have >= 4 ? this.#size(this.#rest) : undefined;
     while (size === undefined || have < size) {
-      const chunk = await this.#stream.read();
+      const chunk = await this.#stream.read().catch((error) => {
+        this.#rest = join(parts, have);
+        throw error;
+      });
       if (!chunk) {
         if (have === 0) return undefined;
         throw violation("it ends within a message");

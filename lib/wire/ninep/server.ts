@@ -6,6 +6,7 @@
  */
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
+import { StreamFrozen } from "../lasting/stream.ts";
 import { asFileError, type FileNode, type Later } from "../files/node.ts";
 import { Telling } from "../known/telling.ts";
 import { Fids } from "./fids.ts";
@@ -45,6 +46,16 @@ export interface ServeOptions {
   maxMessage?: number;
   /** Fids that a client may hold at once. */
   maxFids?: number;
+  /** Goes on with what another process served. */
+  resumed?: ServedState;
+  /** Called when the stream is frozen: the files stay open, and another process goes on with this. */
+  onFrozen?: (state: ServedState) => void;
+}
+
+/** What a connection is, between two messages. */
+export interface ServedState extends Pick<Session, "fids" | "msize" | "own"> {
+  /** The first bytes of the next message. */
+  rest: Uint8Array;
 }
 
 /** The state that a connection's requests share. */
@@ -73,11 +84,13 @@ class Connection {
   #held: ReturnType<typeof setTimeout> | undefined;
   /** Resolves when a request is done. */
   #done = Promise.withResolvers<void>();
+  readonly #rest: Uint8Array<ArrayBuffer>;
+  readonly #onFrozen: ServeOptions["onFrozen"];
 
   constructor(
     readonly stream: Duplex,
     exports: ReadonlyMap<string, FileNode>,
-    { onRead, maxMessage = MAX_MESSAGE, maxFids = MAX_FIDS }: ServeOptions,
+    { onRead, maxMessage = MAX_MESSAGE, maxFids = MAX_FIDS, resumed, onFrozen }: ServeOptions,
   ) {
     const telling = new Telling((news) => {
       if (this.#unsent > BATCH) return false;
@@ -85,12 +98,19 @@ class Connection {
       this.#now();
       return true;
     });
-    this.#session = { exports, fids: new Fids(maxFids), msize: 0, own: false, onRead, telling };
+    const fresh = { fids: new Fids(maxFids), msize: 0, own: false };
+    const { fids, msize, own } = resumed ?? fresh;
+    this.#session = { exports, fids, msize, own, onRead, telling };
+    // The process before knew what it had told of; this one does not.
+    if (own) telling.forget();
     this.#maxMessage = maxMessage;
+    this.#rest = Uint8Array.from(resumed?.rest ?? []);
+    this.#onFrozen = onFrozen;
   }
 
   async run(): Promise<void> {
-    const messages = new MessageReader(this.stream, this.#maxMessage);
+    const messages = new MessageReader(this.stream, this.#maxMessage, this.#rest);
+    let frozen = false;
     try {
       for (let request = await messages.next(); request; request = await messages.next()) {
         // A version request ends everything before it.
@@ -108,11 +128,19 @@ class Connection {
       await this.#idle();
       await this.#flush();
       await this.stream.closeWrite();
+    } catch (error) {
+      if (!(error instanceof StreamFrozen && this.#onFrozen)) throw error;
+      frozen = true;
+      await this.#idle();
+      await this.#session.telling.end();
+      await this.#flush();
+      const { fids, msize, own } = this.#session;
+      this.#onFrozen({ fids, msize, own, rest: messages.rest });
     } finally {
       await this.#idle();
       clearTimeout(this.#held);
       await this.#session.telling.end();
-      await this.#session.fids.clear();
+      if (!frozen) await this.#session.fids.clear();
     }
   }
 
