@@ -20,6 +20,7 @@ export const MS = {
   SHARED: 1 << 20,
 } as const;
 
+const MNT_FORCE = 1;
 const MNT_DETACH = 2;
 const UMOUNT_NOFOLLOW = 8;
 const PAGE = 4096;
@@ -120,10 +121,14 @@ function addReadOnly(target: string): void {
 
 /**
  * Unmounts the topmost mount at `target`; false where there was none. `detach`: hides the mount at once; the
- * kernel ends it after its last use.
+ * kernel ends it after its last use. `abort`: a FUSE file system answers nothing any more, and what waits for it fails.
  */
-export function unmount(target: string, options: { detach?: boolean } = {}): boolean {
-  const flags = UMOUNT_NOFOLLOW | (options.detach ? MNT_DETACH : 0);
+export function unmount(
+  target: string,
+  options: { detach?: boolean; abort?: boolean } = {},
+): boolean {
+  const flags = UMOUNT_NOFOLLOW | (options.detach ? MNT_DETACH : 0) |
+    (options.abort ? MNT_FORCE : 0);
   if (libc().umount2(cstring(target), flags) === 0) return true;
   const code = errno[0];
   // EINVAL: not a mount point; ENOENT: not there at all.

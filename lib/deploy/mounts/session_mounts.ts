@@ -21,6 +21,8 @@ const PAUSE_MS = 100;
 const WORKS_MS = 1000;
 /** Connections in a row that the caller hangs up at once: it is another process, which does not know the mounts. */
 const REFUSALS = 10;
+/** Milliseconds after which the mounts of a process that does not end are cut off: more than it is given to end. */
+const STUCK_MS = 7000;
 
 export interface SessionMountsOptions {
   /** The session's own folder. */
@@ -42,7 +44,9 @@ const LEVELS = 2;
  * Never looks into a mount. Missing is fine.
  */
 export async function sweepMounts(folder: string, { all = false } = {}): Promise<void> {
-  for (const { target } of await mountsUnder(folder)) unmount(target, { detach: true });
+  for (const { target } of await mountsUnder(folder)) {
+    unmount(target, { detach: true, abort: true });
+  }
   const remove = async (path: string, depth: number) => {
     const entries = await Array.fromAsync(Deno.readDir(path)).catch(() => []);
     if (depth > 0) { for (const { name } of entries) await remove(join(path, name), depth - 1); }
@@ -162,7 +166,16 @@ export class SessionMounts {
   async end(): Promise<void> {
     this.#ending = true;
     this.#stream.reset(mountFailure("the session has ended"));
-    await this.#process?.end();
+    // A process that was killed while the kernel waited for it does not end before its mounts do.
+    const timer = setTimeout(
+      () => sweepMounts(this.#options.folder).catch(() => {/* told below */}),
+      STUCK_MS,
+    );
+    try {
+      await this.#process?.end();
+    } finally {
+      clearTimeout(timer);
+    }
     await sweepMounts(this.#options.folder);
   }
 }

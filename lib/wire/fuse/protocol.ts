@@ -314,7 +314,12 @@ function notice(code: number, body: Reply): Uint8Array<ArrayBuffer> {
   return body.finish(0n, -code);
 }
 
-/** The kernel forgets what it keeps of a file: attributes and content. */
+/** The kernel forgets a file's attributes; its content too where these turn out to be others. Waits for nothing. */
+export function forgetAttributes(number: bigint): Uint8Array<ArrayBuffer> {
+  return notice(NOTIFY.INVAL_INODE, new Reply(24).u64(0, number).u64(8, -1));
+}
+
+/** The kernel forgets what it keeps of a file: attributes and content. Waits for reads of the file under way. */
 export function forgetContent(number: bigint): Uint8Array<ArrayBuffer> {
   return notice(NOTIFY.INVAL_INODE, new Reply(24).u64(0, number));
 }

@@ -19,6 +19,7 @@ import {
   changesOf,
   ENTRY,
   FOPEN_KEEP_CACHE,
+  forgetAttributes,
   forgetContent,
   forgetEntry,
   GETATTR_FH,
@@ -342,7 +343,7 @@ export class FuseServer {
   async forget({ folder, name, id }: Forgotten): Promise<void> {
     const tells: Uint8Array<ArrayBuffer>[] = [];
     const [number, at] = [id, folder].map((one) => one && this.#nodes.number(one));
-    if (number && this.#nodes.has(number)) tells.push(forgetContent(number));
+    if (number && this.#nodes.has(number)) tells.push(forgetAttributes(number));
     if (at && name !== undefined && this.#nodes.has(at)) tells.push(forgetEntry(at, name));
     if (tells.length === 0) return;
     // What is being answered at this moment is sent first: it may be what is to be forgotten.

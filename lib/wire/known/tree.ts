@@ -24,6 +24,8 @@ interface Entry {
 interface Folder {
   stat: NodeStat | undefined;
   entries: Map<string, Entry>;
+  /** Not to be believed until it is listed again; kept, since the kernel was told of it. */
+  doubted?: boolean;
 }
 
 /** A change that was made at the caller. */
@@ -41,6 +43,8 @@ export interface Heard {
   changed(change: Change): Promise<void>;
   /** A file's or folder's attributes, or its content, may have changed. Resolves when the kernel knows. */
   file(id: bigint): Promise<void>;
+  /** Resolves when the kernel is given no older attributes of the file any more. */
+  settled?(id: bigint): Promise<void> | undefined;
 }
 
 const same = (a: NodeStat, b: NodeStat, fields: readonly ("mtime" | "ctime")[]) =>
@@ -84,20 +88,25 @@ export class KnownTree {
 
   /** Whether the folder's entries are known. */
   has(folder: bigint): boolean {
-    return this.#folders.has(folder);
+    return this.#sure(folder) !== undefined;
   }
 
   /** Undefined where it has none, or is not known. */
   entry(folder: bigint, name: string): Readonly<Entry> | undefined {
-    return this.#folders.get(folder)?.entries.get(name);
+    return this.#sure(folder)?.entries.get(name);
+  }
+
+  #sure(id: bigint): Folder | undefined {
+    const folder = this.#folders.get(id);
+    return folder?.doubted ? undefined : folder;
   }
 
   entries(folder: bigint): Iterable<[string, Readonly<Entry>]> | undefined {
-    return this.#folders.get(folder)?.entries;
+    return this.#sure(folder)?.entries;
   }
 
   folderStat(folder: bigint): NodeStat | undefined {
-    return this.#folders.get(folder)?.stat;
+    return this.#sure(folder)?.stat;
   }
 
   /** Attributes of a file that is an entry; undefined where others may change it unseen, by another name. */
@@ -128,11 +137,21 @@ export class KnownTree {
 
   #listed({ id, stat, entries }: FolderListing): void {
     if (this.#entries + entries.length > MOST) this.#forgetAll();
-    this.#forget(id);
-    const folder: Folder = { stat, entries: new Map() };
+    const before = this.#folders.get(id);
+    const folder: Folder = before ?? { stat, entries: new Map() };
+    folder.doubted = false;
     this.#folders.set(id, folder);
-    for (const { name, id: entry, stat } of entries) {
-      this.#put(id, name, { id: entry, kind: kindOf(stat.mode), stat });
+    const news = { about: "entry", tree: this.number, folder: id, stat } as const;
+    if (before) {
+      const names = new Set(entries.map(({ name }) => name));
+      for (const name of before.entries.keys()) {
+        if (!names.has(name)) this.told({ ...news, name, entry: undefined });
+      }
+    }
+    for (const entry of entries) {
+      const { name, id: number, stat } = entry;
+      if (before) this.told({ ...news, name, entry });
+      else this.#put(id, name, { id: number, kind: kindOf(stat.mode), stat });
     }
   }
 
@@ -215,6 +234,7 @@ export class KnownTree {
     if (entry?.id === id) this.#saw(folder, name, entry, stat);
     // News may have come just before, and be on their way to the kernel.
     await Promise.all(this.#telling);
+    await this.heard?.settled?.(id);
   }
 
   #saw(folder: bigint, name: string, entry: Entry, stat: NodeStat): void {
@@ -285,7 +305,7 @@ export class KnownTree {
     into.stat = undefined;
     if (entry) this.#put(to, newName, { id: entry.id, kind: entry.kind, stat: undefined });
     // What came there is not known.
-    else this.#forget(to);
+    else this.doubt(to);
   }
 
   /** The mount changes a file's content or attributes, or is done with it. */
@@ -298,6 +318,7 @@ export class KnownTree {
 
   /** An entry is not what it was taken for. */
   doubt(folder: bigint): void {
-    this.#forget(folder);
+    const doubted = this.#folders.get(folder);
+    if (doubted) doubted.doubted = true;
   }
 }

@@ -44,6 +44,7 @@ export class Waking implements Heard {
   readonly #queue: Waked[] = [];
   #running = Promise.resolve();
   #runs = false;
+  #touching: { id: bigint; done: Promise<void> } | undefined;
 
   /** `at`: where what is exported is in the mount. */
   constructor(readonly tree: KnownTree, readonly mounted: MountedFuse, readonly at: string) {}
@@ -66,8 +67,13 @@ export class Waking implements Heard {
     return this.#running;
   }
 
-  file(id: bigint): Promise<void> {
-    return this.mounted.forget({ id });
+  settled(id: bigint): Promise<void> | undefined {
+    return this.#touching?.id === id ? this.#touching.done : undefined;
+  }
+
+  async file(id: bigint): Promise<void> {
+    await this.settled(id);
+    await this.mounted.forget({ id });
   }
 
   #add(waking: Waked): void {
@@ -80,7 +86,14 @@ export class Waking implements Heard {
     this.#runs = true;
     for (let next = this.#queue.shift(); next; next = this.#queue.shift()) {
       // Gone again, or something else by now: news of that are on their way.
-      await this.#replay(next).catch(() => {});
+      const { what, id } = next;
+      const done = this.#replay(next).catch(() => {});
+      // The answer to a touch has attributes, which may be older than what came meanwhile.
+      this.#touching = {
+        id,
+        done: what === "touch" ? done.then(() => this.mounted.forget({ id })) : done,
+      };
+      await this.#touching.done;
     }
     this.#runs = false;
   }

@@ -148,7 +148,8 @@ mountTest("node --watch starts again when its program changes", ["node"], async 
     }
     assert.match(said, /second/);
   } finally {
-    child.kill("SIGKILL");
+    // Its program ends with it.
+    child.kill("SIGTERM");
     await child.status;
   }
 });
