@@ -39,6 +39,12 @@ export class KernelNodes {
     return known.node;
   }
 
+  /** The number is returned to the kernel once more. */
+  again(number: bigint): void {
+    const known = this.#known.get(number);
+    if (known) known.lookups++;
+  }
+
   /** Returns a folder's entry to the kernel; its node stays open until the kernel forgets it. */
   async entry(folder: FileNode, name: string, node: FileNode, more = 0): Promise<Reply> {
     try {

@@ -14,10 +14,14 @@ export interface Replay {
   what: "make" | "remove" | "touch";
   id: bigint;
   kind: NodeKind;
+  /** Whether a file has the number now, by this name or another, or since the one that had it is gone. */
+  lives(): boolean;
 }
 
 const NEVER = { entry: 0, attributes: 0 };
 const EPOCH = { s: 0, ns: 0 };
+/** A number of no node: what has the number of a file that lives must not be told of another. */
+const NOBODY = 2n ** 64n - 1n;
 /** Calls that change something. */
 const CHANGING: ReadonlySet<number> = new Set([
   ...[OP.SETATTR, OP.SYMLINK, OP.MKNOD, OP.MKDIR, OP.UNLINK, OP.RMDIR, OP.RENAME, OP.LINK],
@@ -58,11 +62,16 @@ export class Replays {
     if (!isOwn(request.thread)) return;
     if (request.op !== OP.LOOKUP) return this.#changing(now, request);
     if (!this.#isIt(now, request) || now.what === "touch") return;
-    if (now.what === "make") return Promise.resolve(missingReply(0));
-    const stat = { mode: TYPE_BITS[typeOf(now.kind)] | 0o600, uid: 0, gid: 0, nlink: 1, size: 0 };
+    return Promise.resolve(now.what === "make" ? missingReply(0) : this.#gone(now));
+  }
+
+  /** As what is gone is looked up once more. */
+  #gone({ id, kind, lives }: Replay): Reply {
+    const number = lives() ? NOBODY : this.nodes.number(id);
+    this.nodes.again(number);
+    const stat = { mode: TYPE_BITS[typeOf(kind)] | 0o600, uid: 0, gid: 0, nlink: 1, size: 0 };
     const times = { atime: EPOCH, mtime: EPOCH, ctime: EPOCH };
-    const number = this.nodes.number(now.id);
-    return Promise.resolve(entryReply(number, now.id, { ...stat, blocks: 0, ...times }, NEVER));
+    return entryReply(number, id, { ...stat, blocks: 0, ...times }, NEVER);
   }
 
   #isIt({ folder, name }: Replay, request: Request): boolean {

@@ -211,7 +211,8 @@ export class KnownNode implements FileNode, NodeWriter {
       if (found.id !== this.id) throw replaced();
       const stat = found.takeStat();
       if (stat && this.known()) await tree.saw(parent.id, name, this.id, stat);
-      else await tree.heard?.file(this.id);
+      // Always: what was told may have come to the kernel before the answer that it is newer than.
+      await tree.heard?.file(this.id);
     } finally {
       found.close();
     }

@@ -43,8 +43,6 @@ export interface Heard {
   changed(change: Change): Promise<void>;
   /** A file's or folder's attributes, or its content, may have changed. Resolves when the kernel knows. */
   file(id: bigint): Promise<void>;
-  /** Resolves when the kernel is given no older attributes of the file any more. */
-  settled?(id: bigint): Promise<void> | undefined;
 }
 
 const same = (a: NodeStat, b: NodeStat, fields: readonly ("mtime" | "ctime")[]) =>
@@ -89,6 +87,11 @@ export class KnownTree {
   /** Whether the folder's entries are known. */
   has(folder: bigint): boolean {
     return this.#sure(folder) !== undefined;
+  }
+
+  /** Whether a known entry has the number. */
+  lives(id: bigint): boolean {
+    return this.#files.has(id) || this.#places.has(id);
   }
 
   /** Undefined where it has none, or is not known. */
@@ -234,7 +237,6 @@ export class KnownTree {
     if (entry?.id === id) this.#saw(folder, name, entry, stat);
     // News may have come just before, and be on their way to the kernel.
     await Promise.all(this.#telling);
-    await this.heard?.settled?.(id);
   }
 
   #saw(folder: bigint, name: string, entry: Entry, stat: NodeStat): void {

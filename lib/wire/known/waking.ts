@@ -67,18 +67,15 @@ export class Waking implements Heard {
     return this.#running;
   }
 
-  settled(id: bigint): Promise<void> | undefined {
-    return this.#touching?.id === id ? this.#touching.done : undefined;
-  }
-
+  /** Waits for calls that are being done once more, whose answers may have older attributes. */
   async file(id: bigint): Promise<void> {
-    await this.settled(id);
+    if (this.#touching?.id === id) await this.#touching.done;
     await this.mounted.forget({ id });
   }
 
-  #add(waking: Waked): void {
+  #add(waking: Omit<Waked, "lives">): void {
     if (this.#queue.length >= MOST || waking.kind === "special") return;
-    this.#queue.push(waking);
+    this.#queue.push({ ...waking, lives: () => this.tree.lives(waking.id) });
     if (!this.#runs) this.#running = this.#run();
   }
 
@@ -86,13 +83,10 @@ export class Waking implements Heard {
     this.#runs = true;
     for (let next = this.#queue.shift(); next; next = this.#queue.shift()) {
       // Gone again, or something else by now: news of that are on their way.
-      const { what, id } = next;
+      const { id } = next;
       const done = this.#replay(next).catch(() => {});
-      // The answer to a touch has attributes, which may be older than what came meanwhile.
-      this.#touching = {
-        id,
-        done: what === "touch" ? done.then(() => this.mounted.forget({ id })) : done,
-      };
+      // The answers have attributes, which may be older than what came meanwhile.
+      this.#touching = { id, done: done.then(() => this.mounted.forget({ id })) };
       await this.#touching.done;
     }
     this.#runs = false;

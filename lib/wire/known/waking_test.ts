@@ -112,9 +112,10 @@ mountTest("waking somebody changes nothing, whatever is in the way", [], async (
     ];
     assert.ok(results.every((result) => result < 0), `${results}`);
   };
-  await mount.replay({ ...a, what: "remove", kind: "file" }, calls);
+  const lives = () => true;
+  await mount.replay({ ...a, what: "remove", kind: "file", lives }, calls);
   // A path that leads out of the mount, as when the workload puts a link in the place of a folder.
-  const waking = new Waking({ path: () => "away" } as unknown as KnownTree, mount, at);
+  const waking = new Waking({ path: () => "away", lives } as unknown as KnownTree, mount, at);
   const x = { id: await inode(`${beside}/x`), kind: "file" } as const;
   await waking.changed({ folder: 1n, name: "x", before: x, what: "entry" });
   await waking.changed({ folder: 1n, name: "y", after: x, what: "entry" });
