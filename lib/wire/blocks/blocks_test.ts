@@ -233,3 +233,12 @@ Deno.test("blocks: few of them fit, and nothing is lost", async () => {
     await file.close();
   }
 });
+
+Deno.test("blocks: a file that is gone at the caller is not opened, by whatever name it was kept", async () => {
+  await using ends = await bothEnds();
+  const file = await opened(ends);
+  const kept = await ends.root.walk("file");
+  await Deno.remove(`${ends.folder}/file`);
+  await assert.rejects(async () => await kept.open(RDWR), stale);
+  await file.close();
+});

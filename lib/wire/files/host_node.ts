@@ -151,6 +151,10 @@ export class HostNode implements FileNode, NodeWriter {
     if (this.kind === "symlink") throw new FileError(ERRNO.ELOOP, "links are not followed");
     // Opening a device may have effects, and opening a FIFO may wait.
     if (this.kind !== "file") throw new FileError(ERRNO.ENXIO, "it is not a file");
+    // The other end of `,async` keeps names for a while: a database would take a journal that is gone for one of now.
+    if (this.#tree.options.guards && this.stat().nlink === 0) {
+      throw new FileError(ERRNO.ESTALE, "it is gone");
+    }
     if (asksToWrite(flags)) this.#prepareToWrite();
     const kept = flags & (OPEN.ACCESS | OPEN.APPEND | OPEN.TRUNC | OPEN.SYNC);
     const path = procPath(this.#fd);
