@@ -27,7 +27,7 @@ async function svcPlace(server: Server, folder: string, delay: number): Promise<
   const way = await lateWay(server.port, delay / 2);
   const args = ["busybox:1", "--name", "bench", "--mount", `${folder}:/data`];
   const client = new Client(server, args, { SVC_SERVER: way.url });
-  const at = join(server.dataDir, "mounts/bench/0");
+  const at = join(server.dataDir, "mounts/bench/0/tree");
   await until(() => Deno.stat(join(at, "here")));
   return {
     ...{ name: "svc", at },
