@@ -62,6 +62,46 @@ Deno.test("sessions: a signed challenge opens one, with scope and length as aske
   assert.equal(sessions.open(prove(alice, { ttl: "24h" })).expiresIn, 86_400);
 });
 
+Deno.test("sessions: one ends with its key; a length that is none is refused", async () => {
+  const end = new Date(Math.ceil(Date.now() / 1000) * 1000 + 600_000);
+  const time = end.toISOString().slice(0, 19).replace(/[-T:]/g, "");
+  const { sessions, prove, pass } = await fixture(`expiry-time="${time}Z" ${alice.line} alice\n`);
+  const { expiresAt } = sessions.open(prove(alice));
+  assert.equal(Date.parse(expiresAt), end.getTime());
+  for (const ttl of ["soon", "0s", "25h"]) {
+    await refuses("argument_invalid", () => prove(alice, { ttl }), /ttl|at most 24h/);
+  }
+  const proof = prove(alice, { ttl: "1h" });
+  pass(119_000);
+  sessions.open(proof);
+  pass(482_000);
+  await refuses("unauthorized", () => sessions.open(prove(alice)), /not enrolled/);
+});
+
+Deno.test("sessions: a signature that cannot be read says why", async () => {
+  const { sessions, prove } = await fixture();
+  const { challenge, signature } = prove(alice);
+  const bytes = Uint8Array.fromBase64(signature.split("\n").slice(1, -2).join(""));
+  const changed = (at: number, value: number) => {
+    const copy = bytes.slice();
+    copy[at] = value;
+    return copy.toBase64();
+  };
+  const hashed = new TextDecoder("latin1").decode(bytes).indexOf("sha512");
+  const cases: [string, RegExp][] = [
+    ["no base64!", /it is not base64/],
+    [changed(0, 0x54), /it does not begin as one/],
+    [changed(9, 2), /its version is not known/],
+    [changed(hashed + 3, 0x31), /its hash is not known/],
+    ["A".repeat(100_000), /it is too long/],
+    [new Uint8Array([...bytes, 0]).toBase64(), /the signature cannot be read/],
+  ];
+  for (const [text, why] of cases) {
+    await refuses("unauthorized", () => sessions.open({ challenge, signature: text }), why);
+  }
+  sessions.open({ challenge, signature });
+});
+
 Deno.test("sessions: a proof is good once, in time, for its own key and challenge", async () => {
   const { sessions, prove, pass } = await fixture();
   const proof = prove(alice);
