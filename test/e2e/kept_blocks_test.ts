@@ -26,7 +26,9 @@ interface Scene extends AsyncDisposable {
 
 async function scene(env: Record<string, string>, folder: string): Promise<Scene> {
   const server = await startServer({ env });
-  for (const name of ["image", "data", "ann", "bob"]) await Deno.mkdir(join(folder, name), { recursive: true });
+  for (const name of ["image", "data", "ann", "bob"]) {
+    await Deno.mkdir(join(folder, name), { recursive: true });
+  }
   await Deno.writeTextFile(join(folder, "image/Dockerfile"), DOCKERFILE);
   await Deno.copyFile("/bin/busybox", join(folder, "image/busybox"));
   const { code, stderr } = await server.svc(["build", "-t", "app:v1", join(folder, "image")]);
