@@ -8,7 +8,8 @@ export interface RuntimeFolder {
   passing: boolean;
 }
 
-async function isOwn(folder: string): Promise<boolean> {
+/** Whether there is such a folder, and it is this user's. */
+export async function isOwnFolder(folder: string): Promise<boolean> {
   try {
     const info = await Deno.lstat(folder);
     return info.isDirectory && info.uid === Deno.uid();
@@ -23,7 +24,7 @@ export async function runtimeFolder(
 ): Promise<RuntimeFolder> {
   const uid = Deno.uid();
   for (const folder of [env.XDG_RUNTIME_DIR, `/run/user/${uid}`]) {
-    if (folder && await isOwn(folder)) return { path: join(folder, "svc"), passing: true };
+    if (folder && await isOwnFolder(folder)) return { path: join(folder, "svc"), passing: true };
   }
   if (uid === 0) return { path: "/run/svc", passing: true };
   return { path: `/tmp/svc-run-${uid}`, passing: false };

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
+import { isOwnFolder } from "../base/runtime_folder.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -12,18 +13,9 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export async function runDir({ uid, env }: { uid: number; env: Environment }): Promise<string> {
   if (uid === 0) return "/run/svc";
   for (const folder of [env.XDG_RUNTIME_DIR, `/run/user/${uid}`]) {
-    if (folder && await isOwn(folder)) return join(folder, "svc");
+    if (folder && await isOwnFolder(folder)) return join(folder, "svc");
   }
   return `/tmp/svc-run-${uid}`;
-}
-
-async function isOwn(folder: string): Promise<boolean> {
-  try {
-    const info = await Deno.lstat(folder);
-    return info.isDirectory && info.uid === Deno.uid();
-  } catch {
-    return false; // missing, or not to be seen
-  }
 }
 
 /**
