@@ -12,6 +12,8 @@ interface Handle {
   readStop(): unknown;
   /** A duplicate of the socket's descriptor. */
   fdForIpc?(): number;
+  /** The socket's own descriptor. */
+  fd?: number;
 }
 
 /** Node's internal names. */
@@ -42,6 +44,11 @@ export function descriptorOf(socket: Socket): number | undefined {
   if (!canLend(socket)) return undefined;
   const descriptor = handleOf(socket as Internals)!.fdForIpc!();
   return descriptor >= 0 ? descriptor : undefined;
+}
+
+/** The descriptor of a connection, which stays the connection's. Undefined where the runtime does not tell. */
+export function ownDescriptor(socket: Socket): number | undefined {
+  return (socket as Internals)._handle?.fd;
 }
 
 /**

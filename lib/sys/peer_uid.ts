@@ -1,5 +1,6 @@
 /** Who is at the other end of a Unix socket: the kernel's word (SO_PEERCRED), which the other end cannot change. */
 import type { Socket } from "node:net";
+import { ownDescriptor } from "../base/node_hooks.ts";
 import { libc } from "./libc.ts";
 
 const SOL_SOCKET = 1;
@@ -17,13 +18,11 @@ export function peerUid(fd: number): number {
   return credentials[1];
 }
 
-interface Handle {
-  fd?: number;
-}
-
-/** The user at the other end; undefined where the system does not tell, and the socket's permissions are what counts. */
+/**
+ * The user at the other end; undefined where the system does not tell, and the socket's permissions are what counts.
+ * Throws where the runtime does not: nobody is let in unseen.
+ */
 export function uidOfPeer(socket: Socket): number | undefined {
   if (Deno.build.os !== "linux") return undefined;
-  const { fd = -1 } = (socket as unknown as { _handle?: Handle })._handle ?? {};
-  return peerUid(fd);
+  return peerUid(ownDescriptor(socket) ?? -1);
 }
