@@ -88,7 +88,12 @@ export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
     // A connection that breaks is told by the reads and writes that it broke.
     socket.on("error", () => {});
     socket.once("close", () => sockets.delete(socket));
-    if (!maySpeak(uidOf(socket))) socket.destroy();
+    try {
+      if (!maySpeak(uidOf(socket))) socket.destroy();
+    } catch {
+      // Whose it is cannot be told: nobody is let in unseen.
+      socket.destroy();
+    }
   });
   server.on("request", (message, response) => {
     void serve(message, { response, socket: message.socket as Socket }, options);

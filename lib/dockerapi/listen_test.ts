@@ -100,11 +100,20 @@ Deno.test("docker API: a connection is taken over behind the request's body", ()
     assert.match(refused, /^HTTP\/1\.1 409 [^]*"Cannot: no"/);
   }));
 
-Deno.test("docker API: another user is not spoken to", () =>
-  serving(async (path) => {
-    const request = "GET /hello HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n";
-    assert.equal(await talk(path, [request]).catch(() => ""), "");
-  }, { uidOf: () => 12345 }));
+const strangers: [string, () => number][] = [
+  ["another user", () => 12345],
+  ["a user who cannot be told", () => {
+    throw new Error("the socket has no peer");
+  }],
+];
+
+for (const [who, uidOf] of strangers) {
+  Deno.test(`docker API: ${who} is not spoken to`, () =>
+    serving(async (path) => {
+      const request = "GET /hello HTTP/1.1\r\nHost: d\r\nConnection: close\r\n\r\n";
+      assert.equal(await talk(path, [request]).catch(() => ""), "");
+    }, { uidOf }));
+}
 
 Deno.test("docker API: a dead socket is replaced; what is in use, or no socket, is not", async () => {
   await serving(async (path) => {
