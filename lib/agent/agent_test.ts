@@ -1,9 +1,12 @@
 /** The agent with holders that a test steers: who may speak to it, what it holds, and what becomes of it. */
 import assert from "node:assert/strict";
-import { connect } from "node:net";
+import { connect, createServer } from "node:net";
 import { SvcError } from "../base/errors.ts";
 import { permissionsOf } from "../base/fs.ts";
+import { dirname } from "../base/path.ts";
+import { openAgent } from "./client.ts";
 import { isNewer } from "./protocol.ts";
+import { startAgent } from "./start.ts";
 import { Bench, described } from "./testing.ts";
 
 Deno.test("agent: a hold starts it; status, the same again, another description, release, stop", async () => {
@@ -65,6 +68,26 @@ Deno.test("agent: only its user: folder and socket are closed to others, and the
   assert.equal(heard, 0);
   assert.match(bench.lines.join("\n"), /user \d+ was refused/);
   assert.equal(bench.attempts[1].context.releasing.aborted, false);
+});
+
+Deno.test("agent: where others could have put the socket, nobody is dialled and nothing started", async () => {
+  await using bench = await Bench.open();
+  const { folder, socket } = bench.place;
+  await Deno.mkdir(folder);
+  await Deno.chmod(folder, 0o777);
+  let dialled = 0;
+  const other = createServer((connection) => {
+    dialled++;
+    connection.destroy();
+  });
+  await new Promise<void>((resolve) => other.listen(socket, resolve));
+  const refused = { code: "denied", message: /other users may write to it/ };
+  const env = { XDG_RUNTIME_DIR: dirname(folder) };
+  const { signal } = new AbortController();
+  await assert.rejects(openAgent({ env, signal }), refused);
+  await assert.rejects(startAgent(bench.place, env), refused);
+  await new Promise((resolve) => other.close(resolve));
+  assert.equal(dialled, 0);
 });
 
 Deno.test("agent: what fails by itself is held again, and the others stay; what cannot be is failed", async () => {

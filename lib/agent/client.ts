@@ -1,6 +1,7 @@
 /** A command's side of the agent's socket. */
 import { connect } from "node:net";
 import { asSvcError, SvcError } from "../base/errors.ts";
+import { requireOwnFolder } from "../base/runtime_folder.ts";
 import { sleep } from "../base/sleep.ts";
 import { problemError } from "../client/problems.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
@@ -176,6 +177,9 @@ function notStarted({ log, socket }: AgentPlace): SvcError {
   });
 }
 
+/** Throws `denied` where whoever listens at the agent's place may be another user's program. */
 export async function openAgent(options: AgentClientOptions): Promise<AgentClient> {
-  return new AgentClient(options, await agentPlace(options.env));
+  const place = await agentPlace(options.env);
+  await requireOwnFolder(place.folder);
+  return new AgentClient(options, place);
 }

@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from "node:net";
 import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { acquireLock, type FileLock } from "../base/lock.ts";
-import { makeRuntimeFolder } from "../base/runtime_folder.ts";
+import { makeOwnFolder } from "../base/runtime_folder.ts";
 import { sleep } from "../base/sleep.ts";
 import { uidOfPeer } from "../sys/peer_uid.ts";
 import type { Duplex } from "../wire/duplex.ts";
@@ -185,7 +185,7 @@ class Agent {
 /** Runs the agent to its end. False: another one runs already. */
 export async function runAgent(options: AgentOptions): Promise<boolean> {
   const { folder, lock } = options.place;
-  await makeRuntimeFolder(folder);
+  await makeOwnFolder(folder);
   let held: FileLock;
   try {
     held = await acquireLock(lock);

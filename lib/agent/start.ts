@@ -1,6 +1,7 @@
 /** Starts the agent as a process that outlives the command, its terminal and its folder. */
 import { ownCommand } from "../base/own_command.ts";
 import { startProgram } from "../base/process.ts";
+import { makeOwnFolder } from "../base/runtime_folder.ts";
 import type { AgentPlace } from "./place.ts";
 
 /** Variables that are about one command, and not for what comes later. */
@@ -15,7 +16,7 @@ export async function startAgent(
   const kept = Object.entries(env).filter((pair): pair is [string, string] =>
     pair[1] !== undefined && !OF_A_COMMAND.test(pair[0])
   );
-  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  await makeOwnFolder(folder);
   startProgram(command, {
     args,
     clearEnv: true,

@@ -1,5 +1,6 @@
 /** The folder of a user's login session for what svc keeps while that lasts: sockets, locks, short-lived secrets. */
 import { SvcError } from "./errors.ts";
+import { closeToOthers } from "./fs.ts";
 import { join } from "./path.ts";
 
 export interface RuntimeFolder {
@@ -30,16 +31,36 @@ export async function runtimeFolder(
   return { path: `/tmp/svc-run-${uid}`, passing: false };
 }
 
-/** Makes the folder, for its user alone. Throws `denied` where somebody else made it first. */
-export async function makeRuntimeFolder(path: string): Promise<void> {
+/**
+ * Throws `denied` where the folder is a link, another user's, or one that others could write to: whatever is in it
+ * may be theirs. A missing one is fine.
+ */
+export async function requireOwnFolder(path: string): Promise<void> {
+  let info: Deno.FileInfo;
+  try {
+    info = await Deno.lstat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return;
+    throw error;
+  }
+  const wrong = !info.isDirectory
+    ? "it is not a folder"
+    : info.uid !== Deno.uid()
+    ? "it is not this user's folder"
+    : (info.mode! & 0o022) !== 0
+    ? "other users may write to it"
+    : undefined;
+  if (wrong === undefined) return;
+  throw new SvcError("denied", `Cannot use ${path}: ${wrong}`, {
+    help: "remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+  });
+}
+
+/** Makes the folder, with access for its user alone. Throws as {@linkcode requireOwnFolder}. */
+export async function makeOwnFolder(path: string): Promise<void> {
   await Deno.mkdir(path, { mode: 0o700 }).catch((error) => {
     if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
   });
-  const info = await Deno.lstat(path);
-  if (!info.isDirectory || info.uid !== Deno.uid()) {
-    throw new SvcError("denied", `Cannot use ${path}: it is not this user's folder`, {
-      help: "remove it, or set XDG_RUNTIME_DIR to a folder of your own",
-    });
-  }
-  if ((info.mode! & 0o077) !== 0) await Deno.chmod(path, 0o700);
+  await requireOwnFolder(path);
+  await closeToOthers(path);
 }

@@ -3,12 +3,13 @@ import { join, resolve } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { acquireLock } from "../base/lock.ts";
 import type { Logger } from "../base/log.ts";
+import { makeOwnFolder } from "../base/runtime_folder.ts";
 import { PROCESS } from "../config/server/general.ts";
 import type { Settings } from "../config/table.ts";
 import { killContainers } from "../runtime/orphans.ts";
 import { defaultDataDir } from "./data_dir.ts";
 import { enterRootless, identity } from "./rootless.ts";
-import { buildState, makeRunDir, runDir } from "./state_dir.ts";
+import { buildState, runDir } from "./state_dir.ts";
 
 export interface ServerHost {
   /** Absolute. */
@@ -43,7 +44,7 @@ export async function prepareHost(options: HostOptions): Promise<ServerHost> {
   const dataDir = resolve(config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid, env }));
   const run = await runDir({ uid: uid ?? 0, env });
   const host = { dataDir, runDir: run, buildState: buildState(run, dataDir) };
-  if (inside) await makeRunDir(run);
+  if (inside) await makeOwnFolder(run);
   if (!config.rootless || inside) return host;
   if (uid === 0) {
     log.warn("--rootless changes nothing for root: builds run without a user namespace");

@@ -1,7 +1,6 @@
 /** Where a server keeps state that a reboot must empty: outside the data directory, in a folder of its user. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-import { SvcError } from "../base/errors.ts";
 import { isOwnFolder } from "../base/runtime_folder.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -16,24 +15,6 @@ export async function runDir({ uid, env }: { uid: number; env: Environment }): P
     if (folder && await isOwnFolder(folder)) return join(folder, "svc");
   }
   return `/tmp/svc-run-${uid}`;
-}
-
-/**
- * Makes {@linkcode runDir}'s folder, with access for its owner alone. Throws `denied` where somebody else made
- * the folder first: everybody may write to /tmp.
- */
-export async function makeRunDir(folder: string): Promise<void> {
-  try {
-    await Deno.mkdir(folder, { mode: 0o700 });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-  }
-  const info = await Deno.lstat(folder);
-  if (!info.isDirectory || info.uid !== Deno.uid() || (info.mode! & 0o022) !== 0) {
-    throw new SvcError("denied", `Cannot keep state in ${folder}: it is not this user's folder`, {
-      help: "remove it, or set XDG_RUNTIME_DIR to a folder of your own",
-    });
-  }
 }
 
 /** The folder of the containers of one data directory's build engine. */

@@ -1,7 +1,7 @@
 /** `svc daemon run`: the agent itself. */
 import { agentPlace, ownBuild } from "../../agent/place.ts";
 import { runAgent } from "../../agent/server.ts";
-import { makeRuntimeFolder } from "../../base/runtime_folder.ts";
+import { makeOwnFolder } from "../../base/runtime_folder.ts";
 import type { Invocation } from "../command.ts";
 import { HOLDERS } from "./holders.ts";
 
@@ -14,7 +14,7 @@ export async function run({ env, io }: Invocation): Promise<number> {
   // Read first: the file may be replaced while this starts.
   const build = await ownBuild();
   const place = await agentPlace(env);
-  await makeRuntimeFolder(place.folder);
+  await makeOwnFolder(place.folder);
   const size = await Deno.stat(place.log).then((info) => info.size, () => 0);
   using file = await Deno.open(place.log, {
     ...{ write: true, append: size < MAX_LOG, truncate: size >= MAX_LOG, create: true },
