@@ -31,6 +31,12 @@ export interface Outlet {
   head?: Buffer;
 }
 
+/** Path and query of the request's target, which may name a host. Nothing is resolved: "//" would be a host's name. */
+export function targetOf({ url = "/" }: Pick<IncomingMessage, "url">): [string, string] {
+  const [path, ...query] = url.replace(/^https?:\/\/[^/?]*/, "").split("?");
+  return [path, query.join("?")];
+}
+
 export class NodeCall implements Call {
   readonly #message: IncomingMessage;
   readonly #outlet: Outlet;
@@ -46,7 +52,7 @@ export class NodeCall implements Call {
   constructor(message: IncomingMessage, outlet: Outlet, found: Found, ending: AbortSignal) {
     this.#message = message;
     this.#outlet = outlet;
-    this.query = new URL(message.url ?? "/", "http://docker").searchParams;
+    this.query = new URLSearchParams(targetOf(message)[1]);
     ({ params: this.params, path: this.path, version: this.version } = found);
     this.signal = AbortSignal.any([this.#gone.signal, ending]);
     // A connection may carry many requests.

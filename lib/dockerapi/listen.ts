@@ -6,7 +6,7 @@ import { dirname } from "../base/path.ts";
 import { asSvcError, SvcError, systemCode } from "../base/errors.ts";
 import { uidOfPeer } from "../sys/peer_uid.ts";
 import type { DockerApi } from "./api.ts";
-import { messageOf, NodeCall, type Outlet } from "./call.ts";
+import { messageOf, NodeCall, type Outlet, targetOf } from "./call.ts";
 import type { Router } from "./router.ts";
 import { serverHeaders } from "./server_headers.ts";
 
@@ -55,8 +55,7 @@ async function serve(message: IncomingMessage, outlet: Outlet, options: ListenOp
   let call: NodeCall | undefined;
   const none = { route: undefined!, version: "", path: "", params: {} };
   try {
-    const { pathname } = new URL(message.url ?? "/", "http://docker");
-    const found = router.find(message.method ?? "GET", pathname);
+    const found = router.find(message.method ?? "GET", targetOf(message)[0]);
     call = new NodeCall(message, outlet, found, signal);
     const answer = await found.route.handler(call, api);
     if (!call.isTaken) await call.answer(answer ?? { status: 204 });

@@ -100,6 +100,14 @@ Deno.test("docker API: a connection is taken over behind the request's body", ()
     assert.match(refused, /^HTTP\/1\.1 409 [^]*"Cannot: no"/);
   }));
 
+Deno.test("docker API: a target that is no address is not found, and ends nothing", () =>
+  serving(async (path) => {
+    for (const target of ["//", "http://[", "*"]) {
+      const answer = await talk(path, [`GET ${target} HTTP/1.1\r\nHost: d\r\n\r\n`]);
+      assert.match(answer, /^HTTP\/1\.1 404 /, target);
+    }
+  }));
+
 const strangers: [string, () => number][] = [
   ["another user", () => 12345],
   ["a user who cannot be told", () => {
