@@ -5,6 +5,8 @@ import type { Service } from "./service.ts";
 import type { Path } from "./shape/shape.ts";
 import { nearest } from "../base/nearest.ts";
 
+type ResourceKind = "networks" | "volumes" | "secrets" | "configs" | "models";
+
 interface Context {
   project: Project;
   disabled: Record<string, Service>;
@@ -14,14 +16,19 @@ function fail(path: Path, what: string, help?: string): never {
   throw new Problem(path, what, help);
 }
 
-function known(kind: string, name: string, there: object, path: Path): void {
-  if (Object.hasOwn(there, name)) return;
+/** What is there in place of another name. */
+const nearby = (name: string, there: object) => {
   const near = nearest(name, Object.keys(there));
-  fail(
-    path,
-    `there is no ${kind} ${name}${near ? `; did you mean ${near}?` : ""}`,
-    `declare it, under ${kind}s`,
-  );
+  return near ? `; did you mean ${near}?` : "";
+};
+
+function checkUses(service: Service, path: Path, { project }: Context): void {
+  for (const { kind, key, at } of usesOf(service)) {
+    const there = project[kind] ?? {};
+    if (Object.hasOwn(there, key)) continue;
+    const what = `there is no ${kind.slice(0, -1)} ${key}${nearby(key, there)}`;
+    fail([...path, ...at], what, `declare it, under ${kind}`);
+  }
 }
 
 function checkBuild(service: Service, path: Path, { project, disabled }: Context): void {
@@ -41,18 +48,12 @@ function checkBuild(service: Service, path: Path, { project, disabled }: Context
   if (build.platforms && platform && !build.platforms.includes(platform)) {
     fail([...at, "platforms"], `the service's platform ${platform} is not among them`);
   }
-  for (const [index, { source = "" }] of (build.secrets ?? []).entries()) {
-    known("secret", source, project.secrets ?? {}, [...at, "secrets", String(index)]);
-  }
 }
 
 function checkNetworks(service: Service, path: Path, { project }: Context): void {
   const { network_mode: mode, networks } = service;
   if (mode && networks && Object.keys(networks).length > 0) {
     fail([...path, "network_mode"], "network_mode and networks exclude each other");
-  }
-  for (const name of Object.keys(networks ?? {})) {
-    known("network", name, project.networks ?? {}, [...path, "networks", name]);
   }
   if (mode?.startsWith("service:")) {
     const other = mode.slice("service:".length);
@@ -70,28 +71,29 @@ function checkDependencies(service: Service, path: Path, { project, disabled }: 
     if (off) {
       fail([...path, "depends_on", name], `none of the profiles of service ${name} is active`);
     }
-    const near = nearest(name, Object.keys(project.services));
     fail(
       [...path, "depends_on", name],
-      `there is no service ${name}${near ? `; did you mean ${near}?` : ""}`,
+      `there is no service ${name}${nearby(name, project.services)}`,
     );
   }
 }
 
-function checkFiles(service: Service, path: Path, { project }: Context): void {
-  for (const [index, { type, source }] of (service.volumes ?? []).entries()) {
-    if (type !== "volume" || !source) continue;
-    known("volume", source, project.volumes ?? {}, [...path, "volumes", String(index)]);
-  }
-  for (const [index, { source = "" }] of (service.configs ?? []).entries()) {
-    known("config", source, project.configs ?? {}, [...path, "configs", String(index)]);
-  }
-  for (const [index, { source = "" }] of (service.secrets ?? []).entries()) {
-    known("secret", source, project.secrets ?? {}, [...path, "secrets", String(index)]);
-  }
-  for (const name of Object.keys(service.models ?? {})) {
-    known("model", name, project.models ?? {}, [...path, "models", name]);
-  }
+/** The resources of a project that a service uses, each with where it says so. */
+export function usesOf(service: Service): { kind: ResourceKind; key: string; at: Path }[] {
+  const names = (kind: ResourceKind, map: object = {}) =>
+    Object.keys(map).map((key) => ({ kind, key, at: [kind, key] }));
+  const items = (kind: ResourceKind, list: { source?: string }[] = [], ...above: string[]) =>
+    list.map(({ source: key = "" }, index) => ({ kind, key, at: [...above, kind, `${index}`] }));
+  return [
+    ...items("secrets", service.build?.secrets, "build"),
+    ...names("networks", service.networks ?? {}),
+    ...items("volumes", service.volumes).filter(({ key }, index) =>
+      service.volumes![index].type === "volume" && key
+    ),
+    ...items("configs", service.configs),
+    ...items("secrets", service.secrets),
+    ...names("models", service.models),
+  ];
 }
 
 function checkTargets(service: Service, path: Path): void {
@@ -169,20 +171,31 @@ function checkRest(service: Service, path: Path): void {
 
 function checkCircles({ services }: Project): void {
   const done = new Set<string>();
-  const visit = (name: string, chain: string[]): void => {
-    const at = chain.indexOf(name);
-    if (at >= 0) {
-      const circle = [...chain.slice(at), name].join(" → ");
-      fail(
-        ["services", name, "depends_on"],
-        `services depend on each other in a circle: ${circle}`,
-      );
+  for (const start of Object.keys(services).sort()) {
+    // By hand: a chain of ten thousand services must not overflow the stack.
+    const path: { name: string; left: string[] }[] = [];
+    const enter = (name: string) =>
+      path.push({ name, left: Object.keys(services[name]?.depends_on ?? {}) });
+    if (!done.has(start)) enter(start);
+    while (path.length > 0) {
+      const { name, left } = path.at(-1)!;
+      const next = left.pop();
+      if (next === undefined) {
+        done.add(name);
+        path.pop();
+        continue;
+      }
+      const at = path.findIndex((one) => one.name === next);
+      if (at >= 0) {
+        const circle = [...path.slice(at).map((one) => one.name), next].join(" → ");
+        fail(
+          ["services", name, "depends_on"],
+          `services depend on each other in a circle: ${circle}`,
+        );
+      }
+      if (!done.has(next)) enter(next);
     }
-    if (done.has(name) || !Object.hasOwn(services, name)) return;
-    for (const next of Object.keys(services[name].depends_on ?? {})) visit(next, [...chain, name]);
-    done.add(name);
-  };
-  for (const name of Object.keys(services).sort()) visit(name, []);
+  }
 }
 
 /** Throws {@linkcode Problem}. */
@@ -196,7 +209,7 @@ export function checkConsistency(project: Project, disabled: Record<string, Serv
     checkBuild(service, path, context);
     checkNetworks(service, path, context);
     checkDependencies(service, path, context);
-    checkFiles(service, path, context);
+    checkUses(service, path, context);
     checkTargets(service, path);
     checkScale(service, path);
     checkLimits(service, path);

@@ -29,22 +29,19 @@ function needsOfStates(states: readonly ServiceState[]): Needs {
   );
 }
 
-/** Does the work of each, dependents first; a circle in labels is no reason not to stop. */
-export async function dependentsFirst(
+type EachState = (
   states: readonly ServiceState[],
   work: (state: ServiceState) => Promise<void>,
-): Promise<void> {
-  const byName = new Map(states.map((state) => [state.status.name, state]));
-  await inOrder(acyclic(reversed(needsOfStates(states))), (name) => work(byName.get(name)!));
-}
+) => Promise<void>;
 
-export async function dependenciesFirst(
-  states: readonly ServiceState[],
-  work: (state: ServiceState) => Promise<void>,
-): Promise<void> {
+/** Does the work of each in its order; a circle in labels is no reason not to stop. */
+const ordered = (turned: (needs: Needs) => Needs): EachState => async (states, work) => {
   const byName = new Map(states.map((state) => [state.status.name, state]));
-  await inOrder(acyclic(needsOfStates(states)), (name) => work(byName.get(name)!));
-}
+  await inOrder(acyclic(turned(needsOfStates(states))), (name) => work(byName.get(name)!));
+};
+
+const dependentsFirst = ordered(reversed);
+export const dependenciesFirst = ordered((needs) => needs);
 
 /** Leaves out needs that would wait for each other: labels are of no checked project. */
 function acyclic(needs: Needs): Needs {
@@ -72,58 +69,42 @@ const unlessGone = (error: unknown) => {
   if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
 };
 
-/** The commands before a stop. */
-async function prepare(
-  { hooks, timeoutMs, report }: Stopping,
+/** Runs the commands before a stop, then the work; meanwhile kills what is left of the deployment after the time. */
+async function ending(
+  { client, timeoutMs, hooks, report }: Stopping,
   state: ServiceState,
+  work: (client: Client, name: string) => Promise<unknown>,
 ): Promise<void> {
+  const { name } = state.status;
   if (timeoutMs !== 0) await hooks?.beforeStop(state, report);
-}
-
-/** Kills what is left of the deployment after the time, while `work` goes on. */
-async function within(
-  { client, timeoutMs }: Stopping,
-  name: string,
-  work: Promise<unknown>,
-): Promise<void> {
-  if (timeoutMs === undefined) return void await work;
-  const timer = setTimeout(() => {
+  const timer = timeoutMs === undefined ? undefined : setTimeout(() => {
     signalDeployment(client, name, "KILL").catch(() => {/* it has ended meanwhile */});
   }, timeoutMs);
-  try {
-    await work;
-  } finally {
-    clearTimeout(timer);
-  }
+  const ids = containersOf(state).map(({ name }) => `Container ${name}`);
+  await work(client, name).catch(unlessGone).catch(failing(report, ids))
+    .finally(() => clearTimeout(timer));
 }
 
 /** Stops the services that run. */
 export async function stop(states: readonly ServiceState[], options: Stopping): Promise<void> {
-  const { client, report } = options;
+  const { report } = options;
   await dependentsFirst(states, async (state) => {
     const ids = containersOf(state).map(({ name }) => `Container ${name}`);
-    const { name } = state.status;
     for (const id of ids) working(report, id, "Stopping");
-    await prepare(options, state);
-    await within(options, name, powerDeployment(client, name, "stop").catch(unlessGone))
-      .catch(failing(report, ids));
+    await ending(options, state, (client, name) => powerDeployment(client, name, "stop"));
     for (const id of ids) done(report, id, "Stopped");
   });
 }
 
 /** Stops the services and removes their deployments. */
 export async function remove(states: readonly ServiceState[], options: Stopping): Promise<void> {
-  const { client, report } = options;
+  const { report } = options;
   await dependentsFirst(states, async (state) => {
     const all = containersOf(state);
-    const ids = all.map(({ name }) => `Container ${name}`);
-    const { name } = state.status;
     for (const { name, instance } of all) {
       working(report, `Container ${name}`, isUp(instance) ? "Stopping" : "Removing");
     }
-    await prepare(options, state);
-    await within(options, name, deleteDeployment(client, name).catch(unlessGone))
-      .catch(failing(report, ids));
+    await ending(options, state, deleteDeployment);
     for (const { name, instance } of all) {
       if (isUp(instance)) done(report, `Container ${name}`, "Stopped");
       done(report, `Container ${name}`, "Removed");

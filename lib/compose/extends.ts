@@ -3,7 +3,7 @@ import { dirname, isAbsolute, join, relative } from "node:path";
 import { mergeTree } from "./merge.ts";
 import { type Base, dropCleared, mergeFile, type Session, type Unit } from "./model.ts";
 import { resolvePaths } from "./paths.ts";
-import { Problem, withPlaces } from "./problem.ts";
+import { placed, Problem, withPlaces } from "./problem.ts";
 import { refuseRemote } from "./remote.ts";
 import { FILE } from "./shape/resources.ts";
 import { SERVICE } from "./shape/service.ts";
@@ -113,23 +113,11 @@ export async function applyExtends(
 ): Promise<void> {
   const services = root.get("services");
   if (services === undefined || services === null) return;
-  await withPlacesAsync(root, file, async () => {
+  try {
     if (!isMapping(services)) throw new Problem(["services"], "expected a mapping");
     const here = { services, file, unit, session };
     for (const name of services.keys()) await extended(name, here, [], cleared);
-  });
-}
-
-async function withPlacesAsync(
-  root: Value,
-  file: string,
-  pass: () => Promise<void>,
-): Promise<void> {
-  let failure: unknown;
-  await pass().catch((error) => failure = error ?? new Error("unknown"));
-  if (failure !== undefined) {
-    withPlaces(root, file, () => {
-      throw failure;
-    });
+  } catch (error) {
+    throw placed(error, root, file);
   }
 }

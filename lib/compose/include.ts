@@ -3,7 +3,7 @@ import { dirname, isAbsolute, join, relative } from "node:path";
 import { envOfFiles } from "./environment.ts";
 import { isFile } from "./files.ts";
 import { loadUnit, type Session, type Unit } from "./model.ts";
-import { Problem, withPlaces } from "./problem.ts";
+import { placed, Problem, withPlaces } from "./problem.ts";
 import { refuseRemote } from "./remote.ts";
 import {
   isList,
@@ -69,12 +69,8 @@ function importResources(imported: Mapping, root: Mapping, path: string[]): void
 /** Where the included files stand: their directory as docker compose writes it, and absolute. */
 function directories(include: Include, files: string[], unit: Unit) {
   const { directory } = include;
-  if (directory === undefined) {
-    const folder = dirname(files[0]);
-    return { folder, directory: relative(unit.folder, folder) || "." };
-  }
-  if (isAbsolute(directory)) return { folder: directory, directory };
-  const folder = join(unit.folder, directory);
+  if (directory && isAbsolute(directory)) return { folder: directory, directory };
+  const folder = directory === undefined ? dirname(files[0]) : join(unit.folder, directory);
   return { folder, directory: relative(unit.folder, folder) || "." };
 }
 
@@ -128,9 +124,7 @@ export async function applyInclude(
       const imported = await load(include, unit, session, included, path);
       importResources(imported, root, path);
     } catch (error) {
-      withPlaces(root, file, () => {
-        throw error;
-      });
+      throw placed(error, root, file);
     }
   }
   root.delete("include");

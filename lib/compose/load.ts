@@ -5,13 +5,13 @@ import { resolveServiceEnvironment, resolveServiceLabels, unsetWarning } from ".
 import { Files } from "./files.ts";
 import { Interpolator } from "./interpolate.ts";
 import { locate, type Located, nameProject } from "./locate.ts";
-import { loadUnit, type Session, type Unit } from "./model.ts";
+import { loadUnit, type Session } from "./model.ts";
 import { normalise } from "./normalise.ts";
-import { withPlaces } from "./problem.ts";
+import { placed, withPlaces } from "./problem.ts";
 import type { LoadedProject, LoadOptions, Project } from "./project.ts";
 import { splitByProfile } from "./select.ts";
 import { FILE } from "./shape/resources.ts";
-import { type Document, invalid, readYaml } from "./yaml/read.ts";
+import { invalid, readYaml } from "./yaml/read.ts";
 import { isMapping, type Mapping, placeAt } from "./yaml/tree.ts";
 
 /** What `config` can leave out; everything else wants the defaults. */
@@ -32,6 +32,8 @@ export interface Model {
   located: Located;
   files: Files;
   warnings: string[];
+  /** Adds a warning, once. */
+  warn: (text: string) => void;
 }
 
 /** The name in the files, with their documents kept for the loader. */
@@ -41,10 +43,7 @@ async function lastName(
 ): Promise<string | undefined> {
   let name: string | undefined;
   for (const file of located.files) {
-    const documents: Document[] = await readYaml(
-      await session.files.text(file, { named: true }),
-      file,
-    );
+    const documents = await readYaml(await session.files.text(file, { named: true }), file);
     session.documents.set(file, documents);
     for (const { root } of documents) {
       const own = isMapping(root) ? root.get("name") : undefined;
@@ -85,42 +84,28 @@ export async function loadModel(options: LoadOptions, steps: LoadSteps = {}): Pr
     steps.normalise ?? true,
   );
   environment.set("COMPOSE_PROJECT_NAME", name);
-  const unit: Unit = {
-    files: located.files,
-    directory,
-    folder: directory,
-    environment,
-    interpolator,
-  };
+  const unit = { files: located.files, directory, folder: directory, environment, interpolator };
   const root = await loadUnit(unit, session, [], session.resolvePaths);
   if (root.size === 0) throw invalid(located.files[0], "it is empty");
   if (steps.normalise ?? true) {
     root.set("name", name);
     withPlaces(root, located.files[0], () => normalise(root, (key) => environment.get(key)));
   }
-  return { root, name, located, files, warnings };
+  return { root, name, located, files, warnings, warn };
 }
 
 /** The project of a model: its services by profile, checked, with their environments. */
 async function complete(model: Model, steps: LoadSteps): Promise<LoadedProject> {
-  const { root, name, located, files, warnings } = model;
+  const { root, name, located, files, warnings, warn } = model;
   const first = located.files[0];
   root.set("name", name);
   const fields = withPlaces(root, first, () => decode(root, FILE)) as Partial<Project>;
   const { services, disabled } = splitByProfile(fields.services ?? {}, located.profiles);
   const project = {
-    networks: {},
-    volumes: {},
-    secrets: {},
-    configs: {},
-    models: {},
-    ...fields,
-    services,
+    ...{ networks: {}, volumes: {}, secrets: {}, configs: {}, models: {} },
+    ...{ ...fields, services },
   } as Project;
   const environment = Object.fromEntries(located.environment);
-  const warn = (text: string) => {
-    if (!warnings.includes(text)) warnings.push(text);
-  };
   try {
     if (steps.consistency ?? true) checkConsistency(project, disabled);
     for (const [key, service] of Object.entries(services)) {
@@ -130,9 +115,7 @@ async function complete(model: Model, steps: LoadSteps): Promise<LoadedProject> 
       await resolveServiceLabels(key, service, files, warn);
     }
   } catch (error) {
-    withPlaces(root, first, () => {
-      throw error;
-    });
+    throw placed(error, root, first);
   }
   return {
     project,

@@ -1,9 +1,9 @@
 /** Writes the short forms of a tree out, and gives what the specification says in place of what is not said. */
 import { parseMount } from "./forms/mount.ts";
 import { parsePorts } from "./forms/port.ts";
-import { toMapping } from "./merge.ts";
+import { started, toMapping } from "./merge.ts";
 import { Problem } from "./problem.ts";
-import { childShape, type LongForm, type Path, type Shape } from "./shape/shape.ts";
+import { changeChildren, type LongForm, type Path, type Shape } from "./shape/shape.ts";
 import { textOf } from "./yaml/scalar.ts";
 import {
   isList,
@@ -24,8 +24,6 @@ interface Mode {
 }
 
 type Form = (value: Value, path: Path, mode: Mode) => Value;
-
-const started = () => mapping({ condition: "service_started", required: true });
 
 /** Each item of a list, several for one item where `expand` gives several, all at the item's place. */
 function expandItems(list: List, expand: (item: Value, index: number) => Value[]): List {
@@ -118,7 +116,7 @@ function externalName(value: Value, path: Path, { warn }: Mode): Value {
 const FORMS: Record<LongForm, Form> = {
   build: (value) => typeof value === "string" ? mapping({ context: value }) : value,
   strings: (value) => typeof value === "string" ? [value] : value,
-  names: (value) => isList(value) ? toMapping(value, () => null) : value,
+  names: (value) => isList(value) ? toMapping(value) : value,
   depends(value, path) {
     const result = toMapping(value, started);
     for (const [name, dependency] of result) {
@@ -164,17 +162,7 @@ export function writeOut(
 ): Value {
   if (!shape) return value;
   const long = shape.form && value !== null ? FORMS[shape.form](value, path, mode) : value;
-  if (isMapping(long)) {
-    for (const [key, child] of long) {
-      long.set(key, writeOut(child, childShape(shape, key), mode, [...path, key]));
-    }
-    return long;
-  }
-  if (!isList(long)) return long;
-  for (const [index, item] of long.entries()) {
-    long[index] = writeOut(item, shape.items, mode, [...path, String(index)]);
-  }
-  return long;
+  return changeChildren(long, shape, path, (child, of, at) => writeOut(child, of, mode, at));
 }
 
 function each(value: Value | undefined, act: (child: Value, key: string) => void): void {

@@ -1,7 +1,13 @@
 /** Merges a later file's tree into an earlier one's, by the rules of the Compose specification. */
 import { Problem } from "./problem.ts";
 import { identityOf } from "./identity.ts";
-import { childShape, type MergeRule, type Path, type Shape } from "./shape/shape.ts";
+import {
+  changeChildren,
+  childShape,
+  type MergeRule,
+  type Path,
+  type Shape,
+} from "./shape/shape.ts";
 import { textOf } from "./yaml/scalar.ts";
 import {
   append,
@@ -21,7 +27,7 @@ import {
 type Rule = (base: Value, over: Value, shape: Shape, path: Path) => Value;
 
 /** A mapping as `KEY=value` items, sorted by key; one item for each value of a list. */
-export function toSequence(value: Value): List {
+function toSequence(value: Value): List {
   if (typeof value === "string") return [value];
   if (isList(value)) return value;
   if (!isMapping(value)) return [];
@@ -41,8 +47,8 @@ export function toSequence(value: Value): List {
   return list;
 }
 
-/** A list of names as a mapping of what `initial` gives for each. */
-export function toMapping(value: Value, initial: () => Value): Mapping {
+/** A list of names as a mapping of what `initial` gives for each: nothing, unless it is said. */
+export function toMapping(value: Value, initial: () => Value = () => null): Mapping {
   if (isMapping(value)) return value;
   const result: Mapping = new Map();
   if (!isList(value)) return result;
@@ -54,7 +60,8 @@ export function toMapping(value: Value, initial: () => Value): Mapping {
   return result;
 }
 
-const started = () => mapping({ condition: "service_started", required: true });
+/** What a service needs of another one where it says only its name. */
+export const started = () => mapping({ condition: "service_started", required: true });
 
 function context(value: Value): Mapping {
   if (isMapping(value)) return value;
@@ -65,8 +72,7 @@ const RULES: Record<MergeRule, Rule> = {
   replace: (_base, over) => over,
   sequence: (base, over) => append(append([], toSequence(base)), toSequence(over)),
   build: (base, over, shape, path) => mergeMappings(context(base), context(over), shape, path),
-  keyed: (base, over, shape, path) =>
-    mergeMappings(toMapping(base, () => null), toMapping(over, () => null), shape, path),
+  keyed: (base, over, shape, path) => mergeMappings(toMapping(base), toMapping(over), shape, path),
   depends: (base, over, shape, path) =>
     mergeMappings(toMapping(base, started), toMapping(over, started), shape, path),
   hosts(base, over) {
@@ -93,7 +99,7 @@ function mergePools(base: Value, over: Value, shape: Shape, path: Path): Value {
     pools.findIndex((pool) => pool.get("subnet") === subnet);
   for (const original of base) {
     for (const later of over) {
-      const [left, right] = [toMapping(later, () => null), toMapping(original, () => null)];
+      const [left, right] = [toMapping(later), toMapping(original)];
       if (left.get("subnet") !== right.get("subnet") && indexOf(left.get("subnet")) < 0) {
         pools.push(left);
         continue;
@@ -146,12 +152,7 @@ export function mergeTree(
 
 /** Of the items of a list that mean the same thing (one port, one target), the last one stays. */
 export function dropRedefined(value: Value, shape: Shape | undefined, path: Path = []): Value {
-  if (isMapping(value)) {
-    for (const [key, child] of value) {
-      value.set(key, dropRedefined(child, childShape(shape, key), [...path, key]));
-    }
-    return value;
-  }
+  if (isMapping(value)) return changeChildren(value, shape, path, dropRedefined);
   if (!isList(value) || !shape?.identity) return value;
   const seats = new Map<string, number>();
   for (const [index, item] of value.entries()) {

@@ -2,7 +2,7 @@
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 import type { LoadedProject } from "./project.ts";
-import { placeOf } from "./refusal.ts";
+import { startOrder } from "./select.ts";
 
 /** Service → the services that it starts after. */
 export type Needs = ReadonlyMap<string, ReadonlySet<string>>;
@@ -30,74 +30,17 @@ export function selected(
   requireServices(loaded, chosen);
   const { project } = loaded;
   if (chosen.length === 0) return Object.keys(project.services);
-  const found = new Set<string>();
-  const take = (name: string) => {
-    if (found.has(name) || !project.services[name]) return;
-    found.add(name);
-    if (alone) return;
-    for (const one of Object.keys(project.services[name].depends_on ?? {})) take(one);
-  };
-  for (const name of chosen) take(name);
+  const found = new Set(alone ? chosen : startOrder(project, chosen));
   return Object.keys(project.services).filter((name) => found.has(name));
 }
 
-/**
- * What each of these services waits for, of these services. Throws `spec_invalid` for a circle, and for a service
- * that is needed and not there.
- */
-export function needsOf(loaded: LoadedProject, names: readonly string[]): Needs {
-  const { project, disabled } = loaded;
-  const needs = new Map<string, Set<string>>();
-  for (const name of names) {
-    const after = Object.entries(project.services[name].depends_on ?? {});
-    for (const [other, { required = true }] of after) {
-      if (project.services[other] || !required) continue;
-      const inactive = disabled[other];
-      throw new SvcError(
-        "spec_invalid",
-        `Cannot use ${placeOf(loaded, ["services", name, "depends_on", other])}: ${
-          inactive ? "no active profile has that service" : "there is no such service"
-        }`,
-        { help: inactive ? "name its profile with --profile" : "correct the name" },
-      );
-    }
-    needs.set(
-      name,
-      new Set(after.map(([other]) => other).filter((other) => names.includes(other))),
-    );
-  }
-  checkCircles(loaded, needs);
-  return needs;
-}
-
-function checkCircles(loaded: LoadedProject, needs: Needs): void {
-  const done = new Set<string>();
-  for (const start of needs.keys()) {
-    // By hand: a chain of ten thousand services must not overflow the stack.
-    const path: { name: string; left: string[] }[] = [];
-    const enter = (name: string) => path.push({ name, left: [...needs.get(name) ?? []] });
-    if (!done.has(start)) enter(start);
-    while (path.length > 0) {
-      const { name, left } = path.at(-1)!;
-      const next = left.pop();
-      if (next === undefined) {
-        done.add(name);
-        path.pop();
-        continue;
-      }
-      const at = path.findIndex((one) => one.name === next);
-      if (at >= 0) {
-        const circle = [...path.slice(at).map((one) => one.name), next].join(" -> ");
-        throw new SvcError(
-          "spec_invalid",
-          `Cannot use ${placeOf(loaded, ["services", name, "depends_on"])}: ` +
-            `dependency cycle detected: ${circle}`,
-          { help: "remove one of the dependencies" },
-        );
-      }
-      if (!done.has(next)) enter(next);
-    }
-  }
+/** What each of these services waits for, of these services. */
+export function needsOf({ project }: LoadedProject, names: readonly string[]): Needs {
+  const among = new Set(names);
+  const after = (name: string) => Object.keys(project.services[name].depends_on ?? {});
+  return new Map(
+    names.map((name) => [name, new Set(after(name).filter((other) => among.has(other)))]),
+  );
 }
 
 /** The other way round: who has to stop before a service stops. */

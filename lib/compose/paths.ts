@@ -1,7 +1,7 @@
 /** Makes the relative paths of a tree begin in a directory. */
 import { join, posix } from "node:path";
 import { Problem } from "./problem.ts";
-import { childShape, type Path, type PathRule, type Shape } from "./shape/shape.ts";
+import { changeChildren, type Path, type PathRule, type Shape } from "./shape/shape.ts";
 import { isList, isMapping, type Value } from "./yaml/tree.ts";
 
 export interface PathContext {
@@ -86,14 +86,10 @@ export function resolvePaths(
 ): Value {
   if (!shape) return value;
   if (shape.path && value !== null) return RULES[shape.path](value, context, path);
-  if (isMapping(value)) {
-    for (const [key, child] of value) {
-      value.set(key, resolvePaths(child, childShape(shape, key), context, [...path, key]));
-    }
-  } else if (isList(value)) {
-    for (const [index, item] of value.entries()) {
-      value[index] = resolvePaths(item, shape.items, context, [...path, String(index)]);
-    }
-  }
-  return value;
+  return changeChildren(
+    value,
+    shape,
+    path,
+    (child, of, at) => resolvePaths(child, of, context, at),
+  );
 }

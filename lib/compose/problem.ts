@@ -25,12 +25,16 @@ export function problemAt(problem: Problem, place: Place | undefined, file: stri
   });
 }
 
+/** What is thrown; of a problem with a value of `root` the error with file and line. */
+export function placed(thrown: unknown, root: Value, file: string): unknown {
+  return thrown instanceof Problem ? problemAt(thrown, placeAt(root, thrown.path), file) : thrown;
+}
+
 /** Runs a pass over `root`; its problems become errors with file and line. */
 export function withPlaces<T>(root: Value, file: string, pass: () => T): T {
   try {
     return pass();
   } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    throw problemAt(error, placeAt(root, error.path), file);
+    throw placed(error, root, file);
   }
 }

@@ -9,7 +9,7 @@ import { readLines } from "../client/lines.ts";
 import type { LoadedProject } from "./project.ts";
 import { placeOf, refusal } from "./refusal.ts";
 import type { Provider } from "./service.ts";
-import { done, type Report, working } from "./steps.ts";
+import { done, failing, type Report, working } from "./steps.ts";
 
 /** A program of the PATH; a path could lead to a file of the project that nobody has looked at. */
 const NAME = /^[A-Za-z0-9][\w.-]*$/;
@@ -182,28 +182,18 @@ export async function bringUpProvided(
 ): Promise<Record<string, string>> {
   const { report } = providing;
   working(report, name, "Creating");
-  try {
-    const variables = await provide(name, "up", providing);
-    done(report, name, "Created");
-    const prefix = name.toUpperCase();
-    return Object.fromEntries(
-      Object.entries(variables).map(([key, value]) => [`${prefix}_${key}`, value]),
-    );
-  } catch (error) {
-    report({ id: name, status: "Error", end: "error" });
-    throw error;
-  }
+  const variables = await provide(name, "up", providing).catch(failing(report, [name]));
+  done(report, name, "Created");
+  const prefix = name.toUpperCase();
+  return Object.fromEntries(
+    Object.entries(variables).map(([key, value]) => [`${prefix}_${key}`, value]),
+  );
 }
 
 /** Has the provider take the service away. */
 export async function removeProvided(name: string, providing: Providing): Promise<void> {
   const { report } = providing;
   working(report, name, "Removing");
-  try {
-    await provide(name, "down", providing);
-    done(report, name, "Removed");
-  } catch (error) {
-    report({ id: name, status: "Error", end: "error" });
-    throw error;
-  }
+  await provide(name, "down", providing).catch(failing(report, [name]));
+  done(report, name, "Removed");
 }

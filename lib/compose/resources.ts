@@ -5,7 +5,7 @@ import type { Client } from "../client/client.ts";
 import { listManaged, type ManagedKind, removeManaged } from "../client/workloads.ts";
 import type { LoadedProject } from "./project.ts";
 import { placeOf } from "./refusal.ts";
-import { done, type Report, working } from "./steps.ts";
+import { done, failing, type Report, working } from "./steps.ts";
 
 /** Names of those that there are; undefined where the backend does not tell. */
 async function namesOf(client: Client, kind: ManagedKind): Promise<Set<string> | undefined> {
@@ -115,10 +115,7 @@ export async function removeResources(
       if (code === "conflict") {
         return report({ id, status: "Resource is still in use", end: "warning" });
       }
-      if (code !== "not_found" && code !== "unsupported") {
-        report({ id, status: "Error", end: "error" });
-        throw error;
-      }
+      if (code !== "not_found" && code !== "unsupported") failing(report, [id])(error);
     }
     done(report, id, "Removed");
   }));

@@ -1,8 +1,8 @@
 /** Interpolates the text of a tree, and makes numbers and booleans of text where a field wants them. */
 import { type Interpolator, TemplateError } from "./interpolate.ts";
 import { Problem } from "./problem.ts";
-import { childShape, type Path, type Shape } from "./shape/shape.ts";
-import { Float, isList, isMapping, type Value } from "./yaml/tree.ts";
+import { changeChildren, type Path, type Shape } from "./shape/shape.ts";
+import { Float, type Value } from "./yaml/tree.ts";
 
 const BOOLEANS: Record<string, boolean> = {
   true: true,
@@ -59,15 +59,10 @@ export function interpolateTree(
       throw new Problem(path, error.message, error.help);
     }
   }
-  if (isMapping(value)) {
-    for (const [key, child] of value) {
-      value.set(key, interpolateTree(child, childShape(shape, key), interpolator, [...path, key]));
-    }
-  } else if (isList(value)) {
-    const items = shape?.items;
-    for (const [index, item] of value.entries()) {
-      value[index] = interpolateTree(item, items, interpolator, [...path, String(index)]);
-    }
-  }
-  return value;
+  return changeChildren(
+    value,
+    shape,
+    path,
+    (child, of, at) => interpolateTree(child, of, interpolator, at),
+  );
 }

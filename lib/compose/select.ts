@@ -1,6 +1,7 @@
 /** Which services of a project count: by profiles and by name, and the resources that they use. */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
+import { usesOf } from "./consistency.ts";
 import type { LoadedProject, Project } from "./project.ts";
 import type { Service } from "./service.ts";
 
@@ -52,7 +53,10 @@ function named(pattern: string, project: Project, disabled: Record<string, Servi
 }
 
 /** Services in the order in which they start: what a service depends on before it, else by name. */
-export function startOrder(project: Project, names = Object.keys(project.services)): string[] {
+export function startOrder(
+  project: Project,
+  names: readonly string[] = Object.keys(project.services),
+): string[] {
   const seen = new Set<string>();
   const order: string[] = [];
   const visit = (name: string): void => {
@@ -93,36 +97,18 @@ export function selectServices(loaded: LoadedProject, names: readonly string[]):
   };
 }
 
-function only<T>(resources: Record<string, T> | undefined, used: Set<string>): Record<string, T> {
-  return record(Object.entries(resources ?? {}).filter(([key]) => used.has(key)));
-}
-
 /** The project without networks, volumes, configs, secrets and models that none of its services uses. */
 export function withoutUnused(project: Project): Project {
-  const used = {
-    networks: new Set<string>(),
-    volumes: new Set<string>(),
-    secrets: new Set<string>(),
-  };
-  const configs = new Set<string>();
-  const models = new Set<string>();
-  for (const service of Object.values(project.services)) {
-    for (const key of Object.keys(service.networks ?? {})) used.networks.add(key);
-    for (const { type, source } of service.volumes ?? []) {
-      if (type === "volume" && source) used.volumes.add(source);
-    }
-    for (const { source } of [...service.secrets ?? [], ...service.build?.secrets ?? []]) {
-      if (source) used.secrets.add(source);
-    }
-    for (const { source } of service.configs ?? []) if (source) configs.add(source);
-    for (const key of Object.keys(service.models ?? {})) models.add(key);
-  }
+  const uses = Object.values(project.services).flatMap(usesOf);
+  const used = new Set(uses.map(({ kind, key }) => `${kind}.${key}`));
+  const only = <T>(kind: string, resources: Record<string, T> = {}) =>
+    record(Object.entries(resources).filter(([key]) => used.has(`${kind}.${key}`)));
   return {
     ...project,
-    networks: only(project.networks, used.networks),
-    volumes: only(project.volumes, used.volumes),
-    secrets: only(project.secrets, used.secrets),
-    configs: only(project.configs, configs),
-    models: only(project.models, models),
+    networks: only("networks", project.networks),
+    volumes: only("volumes", project.volumes),
+    secrets: only("secrets", project.secrets),
+    configs: only("configs", project.configs),
+    models: only("models", project.models),
   };
 }

@@ -1,5 +1,5 @@
 /** Waits for what becomes of deployments. */
-import type { DeploymentStatus } from "../api/deployment.ts";
+import type { DeploymentStatus, InstanceEvent } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
 import type { Client } from "../client/client.ts";
@@ -10,10 +10,31 @@ import { readEvents } from "../client/workloads.ts";
  * Milliseconds after which a status is read again without an event: an event may have been missed while the stream
  * was opened, or opened again after a broken connection.
  */
-const AGAIN_MS = 2000;
+export const AGAIN_MS = 2000;
 
 /** Milliseconds before a broken stream of events is opened again. */
 const PAUSE_MS = 250;
+
+/** Shows all events until the signal. Whoever waits for one reads states too: they tell whether the server is away. */
+export async function followEvents(
+  client: Client,
+  signal: AbortSignal,
+  see: (event: InstanceEvent) => void,
+): Promise<void> {
+  while (!signal.aborted) {
+    const events = readEvents(client);
+    const leave = () => void events.return(undefined);
+    signal.addEventListener("abort", leave, { once: true });
+    try {
+      for await (const event of events) see(event);
+    } catch {
+      // It is opened again below.
+    } finally {
+      signal.removeEventListener("abort", leave);
+    }
+    await sleep(PAUSE_MS, signal).catch(() => {/* asked for above */});
+  }
+}
 
 /** The events of all deployments, shared by all who wait. Disposing of it ends them. */
 export class Watch implements Disposable {
@@ -28,30 +49,13 @@ export class Watch implements Disposable {
 
   /** Resolves with the next event of the deployment. */
   #next(name: string, signal: AbortSignal): Promise<void> {
-    this.#reading ??= this.#read();
+    this.#reading ??= followEvents(this.#client, this.#over.signal, ({ deployment }) => {
+      for (const wake of this.#waiting.get(deployment) ?? []) wake();
+    });
     const { promise, resolve } = Promise.withResolvers<void>();
     const all = this.#waiting.get(name) ?? new Set();
     this.#waiting.set(name, all.add(resolve));
     return Promise.race([promise, sleep(AGAIN_MS, signal)]).finally(() => all.delete(resolve));
-  }
-
-  async #read(): Promise<void> {
-    const { signal } = this.#over;
-    while (!signal.aborted) {
-      const events = readEvents(this.#client);
-      const leave = () => void events.return(undefined);
-      signal.addEventListener("abort", leave, { once: true });
-      try {
-        for await (const { deployment } of events) {
-          for (const wake of this.#waiting.get(deployment) ?? []) wake();
-        }
-      } catch {
-        // Who waits reads the status, which tells what is wrong.
-      } finally {
-        signal.removeEventListener("abort", leave);
-      }
-      await sleep(PAUSE_MS, signal).catch(() => {/* asked for above */});
-    }
   }
 
   /**

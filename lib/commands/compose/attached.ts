@@ -1,11 +1,9 @@
 /** `svc compose up` without -d: shows the logs until the services have ended, or an interrupt ends them. */
-import type { InstanceEvent } from "../../api/deployment.ts";
 import { SvcError } from "../../base/errors.ts";
 import { sleep } from "../../base/sleep.ts";
 import type { Io } from "../../base/terminal.ts";
 import type { Client } from "../../client/client.ts";
 import { sessionLogs } from "../../client/session_logs.ts";
-import { readEvents } from "../../client/workloads.ts";
 import { stop } from "../../compose/down.ts";
 import type { Hooks } from "../../compose/hooks.ts";
 import {
@@ -16,14 +14,12 @@ import {
   type ServiceState,
 } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
+import { AGAIN_MS, followEvents } from "../../compose/watch.ts";
 import { stopHeeding } from "./hurry.ts";
 import type { LogView } from "./log_view.ts";
 
 /** Milliseconds to wait for the last lines after the services have ended. */
 const LAST_LINES_MS = 2000;
-const PAUSE_MS = 250;
-/** Milliseconds after which the states are read again without an event. */
-const AGAIN_MS = 2000;
 
 export interface Attached {
   project: string;
@@ -87,28 +83,6 @@ export class AttachedRun {
         if (!signal.aborted) view.notice(`svc: warning: ${(error as Error).message}`);
       }),
     );
-  }
-
-  async #watch(): Promise<void> {
-    const { client } = this.#options;
-    const { signal } = this.#leave;
-    while (!signal.aborted) {
-      const events = readEvents(client);
-      const leave = () => void events.return(undefined);
-      signal.addEventListener("abort", leave, { once: true });
-      try {
-        for await (const event of events) this.#see(event);
-      } catch {
-        // The states are read again all the same; they tell whether the server is away.
-      } finally {
-        signal.removeEventListener("abort", leave);
-      }
-      await sleep(PAUSE_MS, signal).catch(() => {/* asked for above */});
-    }
-  }
-
-  #see(event: InstanceEvent): void {
-    if (["died", "stopped", "removed", "started"].includes(event.type)) this.#wake();
   }
 
   /** The project's services that count, as they are now. */
@@ -178,8 +152,9 @@ export class AttachedRun {
     const interrupt = () => interrupted.resolve("interrupted");
     io.signal.addEventListener("abort", interrupt, { once: true });
     if (io.signal.aborted) interrupt();
-    // It ends with the client's own signal.
-    this.#watch();
+    followEvents(this.#options.client, this.#leave.signal, ({ type }) => {
+      if (["died", "stopped", "removed", "started"].includes(type)) this.#wake();
+    });
     try {
       const how = await Promise.race([this.#untilEnd(), interrupted.promise, view.broken]);
       if (how === "interrupted") {

@@ -1,21 +1,12 @@
 /** Options of `svc compose config`, named as docker compose names them: data only. */
 import type { AnyOption } from "../../config/load.ts";
-
-const section = "Options";
-
-const flag = <const K extends string>(key: K, name: string, help: string, short?: string) =>
-  ({ key, kind: "bool", flag: name, ...(short && { short }), help, section }) as const;
+import { flag, text } from "./options.ts";
 
 export const CONFIG_OPTIONS = [
   {
-    key: "format",
-    kind: "string",
-    flag: "format",
+    ...text("format", "format", "FORMAT", "How the project is printed."),
     choices: ["yaml", "json"],
-    placeholder: "FORMAT",
     defaultText: "yaml",
-    help: "How the project is printed.",
-    section,
   },
   flag("configQuiet", "quiet", "Only check the files, and print nothing.", "q"),
   flag("noInterpolate", "no-interpolate", "Leave variables as they are written."),
@@ -39,22 +30,9 @@ export const CONFIG_OPTIONS = [
   flag("configImages", "images", "Print the names of the images."),
   flag("variables", "variables", "Print the variables of the files, and what stands in for them."),
   flag("environment", "environment", "Print the variables that the files are read with."),
+  text("hash", "hash", "SERVICES", "Print the hash of the named services (a,b), or of all (*)."),
   {
-    key: "hash",
-    kind: "string",
-    flag: "hash",
-    placeholder: "SERVICES",
-    help: "Print the hash of the named services (a,b), or of all of them (*).",
-    section,
-  },
-  {
-    key: "outputFile",
-    kind: "string",
-    flag: "output",
-    short: "o",
-    placeholder: "PATH",
+    ...text("outputFile", "output", "PATH", "Write the project into a file.", "o"),
     defaultText: "standard output",
-    help: "Write the project into a file.",
-    section,
   },
 ] as const satisfies readonly AnyOption[];

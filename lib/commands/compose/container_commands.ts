@@ -113,7 +113,7 @@ export const cp = {
   },
 };
 
-export const exportFiles = {
+const exportFiles = {
   async run(call: ProjectInvocation & Invocation<typeof EXPORT_OPTIONS>): Promise<number> {
     const { values, positionals: [service], io } = call;
     if (values.exportTo === undefined && io.stdout.isTerminal) {
@@ -152,3 +152,5 @@ export const port = {
     return 0;
   },
 };
+
+export { exportFiles as export };

@@ -12,14 +12,15 @@ export interface Delegated<T extends readonly AnyOption[]> {
   connection: Connection;
   /** As in the command's row. */
   passThroughAfter?: number;
-  /** Replaces the caller's. */
-  io?: Invocation["io"];
+  /** Nothing is written to standard output. */
+  silent?: boolean;
 }
 
 export async function delegate<const T extends readonly AnyOption[]>(
   invocation: ProjectInvocation,
-  { module, options, args, connection, passThroughAfter, io = invocation.io }: Delegated<T>,
+  { module, options, args, connection, passThroughAfter, silent }: Delegated<T>,
 ): Promise<number> {
+  const { io } = invocation;
   const { values, positionals, sources } = loadOptions(options, {
     args,
     env: invocation.env,
@@ -29,7 +30,7 @@ export async function delegate<const T extends readonly AnyOption[]>(
   return await module.run(
     {
       ...invocation,
-      io,
+      ...(silent && { io: { ...io, stdout: { ...io.stderr, write: () => Promise.resolve() } } }),
       connection,
       positionals,
       values: { ...invocation.values, ...values },

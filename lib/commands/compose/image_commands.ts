@@ -1,8 +1,7 @@
 /** `svc compose build|pull|push [SERVICE…]`. */
 import { asSvcError } from "../../base/errors.ts";
-import { requireServices, selected } from "../../compose/order.ts";
+import { selected } from "../../compose/order.ts";
 import { imageOf } from "../../compose/subject.ts";
-import type { LoadedProject } from "../../compose/project.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Invocation } from "../command.ts";
 import { type Connection, openConnection } from "../connect.ts";
@@ -12,13 +11,7 @@ import { delegate } from "./delegate.ts";
 import { buildImages, policyOf, pullImage } from "./images.ts";
 import { openProject, type ProjectInvocation } from "./open_project.ts";
 import type { BUILD_OPTIONS, PULL_OPTIONS, PUSH_OPTIONS } from "./options.ts";
-import { openProgress } from "./progress.ts";
-
-/** The named services, with what they depend on where that is asked for; without names all. */
-function servicesOf(loaded: LoadedProject, names: readonly string[], dependencies = false) {
-  requireServices(loaded, names);
-  return selected(loaded, names, !dependencies);
-}
+import { openProgress, quietly } from "./progress.ts";
 
 export const build = {
   async run(call: ProjectInvocation & Invocation<typeof BUILD_OPTIONS>): Promise<number> {
@@ -27,7 +20,7 @@ export const build = {
     const connection = await openConnection(call);
     await using _image = loaded.devcontainer &&
       await (await import("./devcontainer/image.ts")).withFeatures(loaded, connection, call);
-    const names = servicesOf(loaded, positionals, values.withDependencies)
+    const names = selected(loaded, positionals, !values.withDependencies)
       .filter((name) => loaded.project.services[name].build);
     if (names.length === 0) {
       await io.stderr.write("No services to build\n");
@@ -57,10 +50,7 @@ async function eachImage(
   work: (name: string) => Promise<void>,
 ): Promise<number> {
   let code = 0;
-  await using progress = openProgress(
-    quiet ? { ...call, values: { ...call.values, composeProgress: "quiet" } } : call,
-    begin,
-  );
+  await using progress = openProgress(quietly(call, quiet), begin);
   for (const name of services) {
     progress.step({ id: name, text: begin, status: "" });
     try {
@@ -82,7 +72,7 @@ export const pull = {
     const { values, positionals } = call;
     const loaded = await openProject(call);
     const { services } = loaded.project;
-    const names = servicesOf(loaded, positionals, values.includeDeps).filter((name) => {
+    const names = selected(loaded, positionals, !values.includeDeps).filter((name) => {
       const { image, build } = services[name];
       const policy = policyOf(values.policy, services[name]);
       return image && policy !== "never" && policy !== "build" &&
@@ -106,13 +96,12 @@ async function pushImage(
   // What has no registry in its name is in the server's, where it was built.
   if (registry === undefined) return;
   const own = `${repository}${tag ? `:${tag}` : ""}`;
-  const silent = { ...call.io.stderr, write: () => Promise.resolve() };
   await delegate(call, {
     module: await import("../push.ts"),
     options: PUSH,
     args: ["--quiet", "--", own, image],
     connection,
-    io: { ...call.io, stdout: silent },
+    silent: true,
   });
 }
 
@@ -121,7 +110,7 @@ export const push = {
     const { values, positionals } = call;
     const loaded = await openProject(call);
     const { services } = loaded.project;
-    const names = servicesOf(loaded, positionals, values.includeDeps)
+    const names = selected(loaded, positionals, !values.includeDeps)
       .filter((name) => services[name].build && services[name].image);
     const connection = await openConnection(call);
     return await eachImage(call, {

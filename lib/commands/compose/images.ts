@@ -4,7 +4,6 @@ import { SvcError } from "../../base/errors.ts";
 import { imageOf } from "../../compose/subject.ts";
 import type { LoadedProject } from "../../compose/project.ts";
 import type { Build, Service } from "../../compose/service.ts";
-import { needsOf } from "../../compose/order.ts";
 import { refusal } from "../../compose/refusal.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Connection } from "../connect.ts";
@@ -12,7 +11,7 @@ import { BUILD_OPTIONS } from "../options.ts";
 import { PULL_OPTIONS } from "../transfer/options.ts";
 import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
-import { openProgress } from "./progress.ts";
+import { openProgress, quietly } from "./progress.ts";
 import { serverRegistry } from "./server_images.ts";
 
 export interface BuildFlags {
@@ -118,7 +117,7 @@ export async function buildImages(
   },
 ): Promise<void> {
   const module = await import("../build.ts");
-  const { io, values } = invocation;
+  const { values } = invocation;
   for (const name of orderedForBuild(loaded, names)) {
     const { dockerfile_inline: inline } = loaded.project.services[name].build!;
     await using held = new AsyncDisposableStack();
@@ -136,7 +135,7 @@ export async function buildImages(
       args: buildWords(loaded, name, { ...flags, quiet }, file),
       connection,
       // Standard output is the services'; that they are built is told below.
-      io: { ...io, stdout: { ...io.stderr, write: () => Promise.resolve() } },
+      silent: true,
     });
     if (code !== 0) throw new SvcError("build_failed", `Cannot build the image of ${name}`);
     // What is built is told as docker compose tells it, once its lines are out of the way.
@@ -198,8 +197,6 @@ export async function prepareImages(
   },
 ): Promise<void> {
   const { services } = loaded.project;
-  // A circle is told before anything is built.
-  needsOf(loaded, names);
   const built: string[] = [];
   for (const name of names) {
     const service = services[name];
@@ -209,12 +206,7 @@ export async function prepareImages(
       const missing = async () => await digestOf(connection, invocation, image) === undefined;
       if (build || policy === "build" || await missing()) built.push(name);
     } else if (policy === "always" && service.image) {
-      await using progress = openProgress(
-        quiet
-          ? { ...invocation, values: { ...invocation.values, composeProgress: "quiet" } }
-          : invocation,
-        "Pulling",
-      );
+      await using progress = openProgress(quietly(invocation, quiet), "Pulling");
       progress.step({ id: name, text: "Pulling", status: "" });
       await pullImage(invocation, connection, image);
       progress.step({ id: name, text: "Pulled", status: "", end: "done" });
@@ -237,17 +229,15 @@ export async function pullImage(
   connection: Connection,
   image: string,
 ): Promise<void> {
-  const { io } = invocation;
   const { registry, repository, tag, digest } = parseReference(image);
   if (registry !== undefined) return;
   const rest = `${repository}${tag ? `:${tag}` : ""}${digest ? `@${digest}` : ""}`;
   const source = `docker.io/${repository.includes("/") ? rest : `library/${rest}`}`;
-  const silent = { ...io.stderr, write: () => Promise.resolve() };
   await delegate(invocation, {
     module: await import("../pull.ts"),
     options: PULL_OPTIONS,
     args: ["--quiet", "--", source, image],
     connection,
-    io: { ...io, stdout: silent },
+    silent: true,
   });
 }

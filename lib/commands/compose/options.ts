@@ -3,10 +3,10 @@ import type { AnyOption } from "../../config/load.ts";
 
 const section = "Options";
 
-const flag = <const K extends string>(key: K, name: string, help: string, short?: string) =>
+export const flag = <const K extends string>(key: K, name: string, help: string, short?: string) =>
   ({ key, kind: "bool", flag: name, ...(short && { short }), help, section }) as const;
 
-const text = <const K extends string>(
+export const text = <const K extends string>(
   key: K,
   name: string,
   placeholder: string,

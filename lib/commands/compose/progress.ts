@@ -134,6 +134,11 @@ class Lines implements Progress {
 
 const NOTHING: Progress = { step() {}, [Symbol.asyncDispose]: async () => {} };
 
+/** Without progress where that is asked for. */
+export function quietly<T extends ProjectInvocation>(call: T, quiet = false): T {
+  return quiet ? { ...call, values: { ...call.values, composeProgress: "quiet" } } : call;
+}
+
 /** Shown between other lines of the same terminal: nothing is drawn in place, which would overwrite these. */
 export function betweenLines<T extends ProjectInvocation>(call: T): T {
   const { composeProgress: mode, output } = call.values;

@@ -19,7 +19,7 @@ import { prepareImages } from "./images.ts";
 import { runOnce } from "./one_off.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { RUN_OPTIONS } from "./options.ts";
-import { openProgress } from "./progress.ts";
+import { openProgress, quietly } from "./progress.ts";
 import { openSession, type Session } from "./session.ts";
 
 type Call = ProjectInvocation & Invocation<typeof RUN_OPTIONS>;
@@ -91,9 +91,7 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   if (loaded.project.services[service].provider) {
     throw refusal(loaded, ["services", service, "provider"], "its provider runs no commands");
   }
-  await using progress = openProgress(
-    values.quiet ? { ...call, values: { ...values, composeProgress: "quiet" } } : call,
-  );
+  await using progress = openProgress(quietly(call, values.quiet));
   using watch = new Watch(session.client);
   const report = progress.step.bind(progress);
   const needed = values.noDeps ? [] : selected(loaded, [service]).filter((one) => one !== service);

@@ -8,18 +8,29 @@ const SERVICES = { min: 0, max: Infinity, names: "SERVICE" };
 const ONE = { min: 1, max: 1, names: "SERVICE" };
 const NONE = { min: 0, max: 0, names: "" };
 
-/** A row; its module is checked against the group's options and its own where it is written. */
-function row<T extends readonly AnyOption[]>(
-  name: string,
+interface Runs {
+  run(invocation: never): Promise<number>;
+}
+
+/**
+ * A row; its module is checked against the group's options and its own where it is written. A module of several
+ * commands has each by its name.
+ */
+function row<N extends string>(
+  name: N,
   summary: string,
-  own: T,
-  load: () => Promise<{ run(invocation: never): Promise<number> }>,
+  own: readonly AnyOption[],
+  load: () => Promise<Runs | { [name in N]: Runs }>,
   more: Pick<Command, "positionals" | "passThroughAfter" | "examples"> & { usage?: string } = {},
 ): Command {
   const { usage = "[OPTIONS] [SERVICE...]", positionals = SERVICES, ...rest } = more;
   return {
     ...{ name, summary, usage, positionals, ...rest, options: own },
-    load: load as unknown as () => Promise<CommandModule<readonly AnyOption[]>>,
+    load: async () => {
+      const module = await load();
+      const found = "run" in module ? module as Runs : module[name];
+      return found as CommandModule<readonly AnyOption[]>;
+    },
   };
 }
 
@@ -44,70 +55,54 @@ export const RUN_COMMANDS: readonly Command[] = [
     ...{ positionals: NONE, usage: "[OPTIONS]" },
   }),
   row("logs", "Show the output of services.", options.LOGS_OPTIONS, () => import("./logs.ts")),
-  row(
-    "build",
-    "Build the images of services.",
-    options.BUILD_OPTIONS,
-    async () => (await image()).build,
-  ),
+  row("build", "Build the images of services.", options.BUILD_OPTIONS, image),
   row(
     "pull",
     "Fetch the images of services into the server's registry.",
     options.PULL_OPTIONS,
-    async () => (await image()).pull,
+    image,
   ),
   row(
     "push",
     "Push built images to the registries that their names say.",
     options.PUSH_OPTIONS,
-    async () => (await image()).push,
+    image,
   ),
   row(
     "images",
     "List the images of containers.",
     options.IMAGES_OPTIONS,
-    async () => (await import("./image_list.ts")).images,
+    () => import("./image_list.ts"),
   ),
   row(
     "create",
     "Make services without starting them.",
     options.CREATE_OPTIONS,
-    async () => (await import("./create.ts")).create,
+    () => import("./create.ts"),
   ),
   row(
     "scale",
     "Run services in other numbers.",
     options.SCALE_OPTIONS,
-    async () => (await import("./create.ts")).scale,
+    () => import("./create.ts"),
     {
       usage: "[OPTIONS] SERVICE=N...",
       positionals: { min: 1, max: Infinity, names: "SERVICE=N" },
     },
   ),
-  row("start", "Start stopped services.", options.START_OPTIONS, async () => (await power()).start),
-  row("stop", "Stop services.", options.STOP_OPTIONS, async () => (await power()).stop),
-  row(
-    "restart",
-    "Restart services.",
-    options.RESTART_OPTIONS,
-    async () => (await power()).restart,
-  ),
-  row("kill", "Kill services.", options.KILL_OPTIONS, async () => (await power()).kill),
-  row("pause", "Freeze services.", NO_OPTIONS, async () => (await power()).pause),
-  row("unpause", "Let frozen services go on.", NO_OPTIONS, async () => (await power()).unpause),
-  row("rm", "Remove stopped services.", options.RM_OPTIONS, async () => (await power()).rm),
-  row(
-    "exec",
-    "Run a command in a container.",
-    options.EXEC_OPTIONS,
-    async () => (await container()).exec,
-    {
-      usage: "[OPTIONS] SERVICE COMMAND [ARG...]",
-      positionals: { min: 2, max: Infinity, names: "SERVICE or COMMAND" },
-      passThroughAfter: 1,
-      examples: ["svc compose exec db psql -U postgres"],
-    },
-  ),
+  row("start", "Start stopped services.", options.START_OPTIONS, power),
+  row("stop", "Stop services.", options.STOP_OPTIONS, power),
+  row("restart", "Restart services.", options.RESTART_OPTIONS, power),
+  row("kill", "Kill services.", options.KILL_OPTIONS, power),
+  row("pause", "Freeze services.", NO_OPTIONS, power),
+  row("unpause", "Let frozen services go on.", NO_OPTIONS, power),
+  row("rm", "Remove stopped services.", options.RM_OPTIONS, power),
+  row("exec", "Run a command in a container.", options.EXEC_OPTIONS, container, {
+    usage: "[OPTIONS] SERVICE COMMAND [ARG...]",
+    positionals: { min: 2, max: Infinity, names: "SERVICE or COMMAND" },
+    passThroughAfter: 1,
+    examples: ["svc compose exec db psql -U postgres"],
+  }),
   row(
     "run",
     "Run a command in a container of its own.",
@@ -124,54 +119,32 @@ export const RUN_COMMANDS: readonly Command[] = [
     "attach",
     "Follow the main process of a container, and type into it.",
     options.ATTACH_OPTIONS,
-    async () => (await container()).attach,
+    container,
     { usage: "[OPTIONS] SERVICE", positionals: ONE },
   ),
-  row(
-    "cp",
-    "Copy files between this machine and a container.",
-    options.CP_OPTIONS,
-    async () => (await container()).cp,
-    {
-      usage: "[OPTIONS] SERVICE:PATH PATH | PATH SERVICE:PATH",
-      positionals: { min: 2, max: 2, names: "SRC or DST" },
-    },
-  ),
+  row("cp", "Copy files between this machine and a container.", options.CP_OPTIONS, container, {
+    usage: "[OPTIONS] SERVICE:PATH PATH | PATH SERVICE:PATH",
+    positionals: { min: 2, max: 2, names: "SRC or DST" },
+  }),
   row(
     "export",
     "Write the files of a container as a tar archive.",
     options.EXPORT_OPTIONS,
-    async () => (await container()).exportFiles,
+    container,
     { usage: "[OPTIONS] SERVICE", positionals: ONE },
   ),
-  row("top", "List the processes of containers.", NO_OPTIONS, async () => (await usage()).top),
-  row(
-    "stats",
-    "Show what containers use.",
-    options.STATS_OPTIONS,
-    async () => (await usage()).stats,
-  ),
-  row(
-    "port",
-    "Show where a port of a container is published.",
-    options.PORT_OPTIONS,
-    async () => (await container()).port,
-    {
-      usage: "[OPTIONS] SERVICE PORT",
-      positionals: { min: 2, max: 2, names: "SERVICE or PORT" },
-    },
-  ),
-  row(
-    "events",
-    "Show events of containers as they happen.",
-    options.EVENTS_OPTIONS,
-    async () => (await watching()).events,
-  ),
+  row("top", "List the processes of containers.", NO_OPTIONS, usage),
+  row("stats", "Show what containers use.", options.STATS_OPTIONS, usage),
+  row("port", "Show where a port of a container is published.", options.PORT_OPTIONS, container, {
+    usage: "[OPTIONS] SERVICE PORT",
+    positionals: { min: 2, max: 2, names: "SERVICE or PORT" },
+  }),
+  row("events", "Show events of containers as they happen.", options.EVENTS_OPTIONS, watching),
   row(
     "wait",
     "Wait until services have ended; svc exits with their exit code.",
     options.WAIT_OPTIONS,
-    async () => (await watching()).wait,
+    watching,
     {
       usage: "[OPTIONS] SERVICE...",
       positionals: { min: 1, max: Infinity, names: "SERVICE" },
@@ -187,7 +160,7 @@ export const RUN_COMMANDS: readonly Command[] = [
     "volumes",
     "List volumes.",
     options.VOLUMES_OPTIONS,
-    async () => (await watching()).volumes,
+    watching,
     { usage: "[OPTIONS]", positionals: NONE },
   ),
   row("version", "Show the version.", options.VERSION_OPTIONS, () => import("./version.ts"), {

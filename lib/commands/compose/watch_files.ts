@@ -6,7 +6,7 @@ import type { Invocation } from "../command.ts";
 import { bringUp, requireLoaded } from "./bring_up.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { WATCH_OPTIONS } from "./options.ts";
-import { openProgress } from "./progress.ts";
+import { openProgress, quietly } from "./progress.ts";
 import { openSession, type Session } from "./session.ts";
 import type { Watched } from "./watch/rules.ts";
 import { watchProject } from "./watch/watch.ts";
@@ -59,9 +59,7 @@ export async function run(call: Call): Promise<number> {
   const session = await openSession(call);
   const rules = await rulesOf(session, names);
   const { signal } = io;
-  const quiet = values.quiet
-    ? { ...call, values: { ...values, composeProgress: "quiet" as const } }
-    : call;
+  const quiet = quietly(call, values.quiet);
   if (!values.noUp) await refresh(quiet, session, { names, build: false, signal });
   const say = (text: string) => void io.stdout.write(`${text}\n`);
   await follow(quiet, session, { rules, say, signal });

@@ -3,7 +3,7 @@
  * form stands for, and what the loaded project has in its place. One table (./service.ts, ./resources.ts) says
  * it for every field; each pass over a project walks the tree and the table together.
  */
-import type { Value } from "../yaml/tree.ts";
+import { isList, isMapping, type Value } from "../yaml/tree.ts";
 
 /** What may be written. */
 export type Kind = "text" | "number" | "integer" | "boolean" | "nothing" | "list" | "mapping";
@@ -212,10 +212,9 @@ export const map = (values: Shape, more: More = {}): Shape => ({
 
 export const isExtension = (key: string): boolean => key.startsWith("x-");
 
-/** The shape of a child; undefined where nothing is said of it (extensions). */
-export function childShape(shape: Shape | undefined, key: string | number): Shape | undefined {
+/** The shape of a mapping's child; undefined where nothing is said of it (extensions). */
+export function childShape(shape: Shape | undefined, key: string): Shape | undefined {
   if (!shape) return undefined;
-  if (typeof key === "number") return shape.items;
   if (!shape.fields) return shape.values;
   return Object.hasOwn(shape.fields, key) ? shape.fields[key] : undefined;
 }
@@ -227,3 +226,17 @@ export const pathText = (path: Path): string => path.join(".") || "the file";
 
 /** A pass over one value. */
 export type Visit = (value: Value, shape: Shape | undefined, path: Path) => Value;
+
+/** Puts what the pass makes of each child in its place; the value itself. */
+export function changeChildren(value: Value, shape: Shape | undefined, path: Path, visit: Visit) {
+  if (isMapping(value)) {
+    for (const [key, child] of value) {
+      value.set(key, visit(child, childShape(shape, key), [...path, key]));
+    }
+  } else if (isList(value)) {
+    for (const [index, item] of value.entries()) {
+      value[index] = visit(item, shape?.items, [...path, String(index)]);
+    }
+  }
+  return value;
+}

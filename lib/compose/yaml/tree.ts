@@ -37,12 +37,6 @@ export function placeIn(within: Mapping | List, key: string | number): Place | u
   return PLACES.get(within)?.get(String(key));
 }
 
-/** Puts `value` under `key` with the place it has in `from`. */
-export function take(to: Mapping, key: string, from: Mapping, fromKey = key): void {
-  to.set(key, from.get(fromKey)!);
-  setPlace(to, key, placeIn(from, fromKey));
-}
-
 /** Appends items with their places. */
 export function append(to: List, from: List): List {
   for (const [index, item] of from.entries()) {
