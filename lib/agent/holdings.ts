@@ -2,6 +2,7 @@
 import { createHash } from "../base/hash.ts";
 import { SvcError } from "../base/errors.ts";
 import { KeyedMutex } from "../base/mutex.ts";
+import { waitFor } from "../base/wait_for.ts";
 import { Held, type Holder, type Pauses } from "./held.ts";
 import type { Choice, Description, HeldStatus } from "./protocol.ts";
 import type { HeldRecords } from "./records.ts";
@@ -111,7 +112,7 @@ export class Holdings {
       const there = this.#held.get(id);
       const same = there && hash(there.description.work) === hash(description.work);
       if (same && !again && there.status.state !== "failed") {
-        return { same: true, value: await unless(signal, there.opened(onProgress)) };
+        return { same: true, value: await waitFor(there.opened(onProgress), signal) };
       }
       if (there) {
         there.release();
@@ -159,16 +160,4 @@ export class Holdings {
 async function endedEarly(): Promise<never> {
   await Promise.resolve();
   throw new SvcError("cancelled", "Cannot go on: it was taken back before it worked");
-}
-
-async function unless<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const abort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", abort, { once: true });
-  if (signal.aborted) abort();
-  try {
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
 }

@@ -4,6 +4,7 @@ import { SvcError } from "../base/errors.ts";
 import { syncDir } from "../base/fs.ts";
 import { lazy } from "../base/lazy.ts";
 import { KeyedMutex } from "../base/mutex.ts";
+import { waitFor } from "../base/wait_for.ts";
 import { verified } from "../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../oci/image.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
@@ -63,20 +64,6 @@ async function* piecesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
  * the caller need not have the bytes.
  */
 const unnamed = (head: WriteHead): WriteHead => ({ ...head, expected: "" });
-
-/** Stops waiting when the signal aborts. */
-async function abortable<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return await work;
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal.reason);
-  if (signal.aborted) abort();
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
-}
 
 export class ContainerdContent {
   readonly #client: ContainerdClient;
@@ -149,7 +136,7 @@ export class ContainerdContent {
       await this.#write(descriptor, source, options);
     });
     written.catch(() => {/* thrown below, unless the caller has left */});
-    await abortable(written, signal);
+    await waitFor(written, signal);
   }
 
   /** This owner's writes that are begun and not committed. */

@@ -1,6 +1,7 @@
 /** Records in a folder, one JSON file each, all of them in memory. What was saved is on the disk. */
 import { readJson, writeFileAtomic } from "../base/fs.ts";
 import { join } from "../base/path.ts";
+import type { DockerApi } from "./api.ts";
 
 export class Records<T> {
   readonly #folder: string;
@@ -11,7 +12,8 @@ export class Records<T> {
   }
 
   /** A file that cannot be read is told, and left alone. */
-  static async open<T>(folder: string, warn: (text: string) => void): Promise<Records<T>> {
+  static async open<T>(api: Pick<DockerApi, "folder" | "warn">, kind: string): Promise<Records<T>> {
+    const folder = join(api.folder, kind);
     const records = new Records<T>(folder);
     await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
     for await (const { name, isFile } of Deno.readDir(folder)) {
@@ -21,7 +23,7 @@ export class Records<T> {
         const value = await readJson<T>(path);
         if (value) records.#all.set(decodeURIComponent(name.slice(0, -".json".length)), value);
       } catch (error) {
-        warn(`${path} cannot be read: ${(error as Error).message}`);
+        api.warn(`${path} cannot be read: ${(error as Error).message}`);
       }
     }
     return records;

@@ -1,5 +1,5 @@
 /** Parts of the Docker API that a svc server has nothing for: each is an error that names it. */
-import { SvcError } from "../base/errors.ts";
+import { unsupported } from "./errors.ts";
 import type { ApiRoute } from "./route.ts";
 
 const METHODS = ["GET", "POST", "DELETE", "PUT"] as const;
@@ -15,8 +15,7 @@ const PARTS: Record<string, string> = {
   "/plugins": "plugins",
 };
 
-const refuse = (what: string) => () =>
-  Promise.reject(new SvcError("unsupported", `svc has no ${what}`, { help: "" }));
+const refuse = (what: string) => () => Promise.reject(unsupported(`svc has no ${what}`, ""));
 
 export const REFUSED_ROUTES: readonly ApiRoute[] = Object.entries(PARTS).flatMap(([path, what]) =>
   METHODS.flatMap((method) => [

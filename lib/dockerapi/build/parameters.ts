@@ -1,5 +1,5 @@
 /** The parameters of `POST /build` (docker's Engine API, ImageBuild). */
-import { SvcError } from "../../base/errors.ts";
+import { invalid } from "../errors.ts";
 import type { Call } from "../route.ts";
 import { type BuildWish, cannotBuild, NO_WISH } from "./wish.ts";
 
@@ -26,7 +26,7 @@ function jsonOf<T>(call: Pick<Call, "query">, name: string, otherwise: T): T {
   try {
     return JSON.parse(text) as T ?? otherwise;
   } catch {
-    throw new SvcError("argument_invalid", `invalid ${name}: it is not JSON`);
+    throw invalid(`invalid ${name}: it is not JSON`);
   }
 }
 

@@ -1,5 +1,5 @@
 /** What a build of docker's clients asks for, whichever of its protocols said it, as the query of svc's own build. */
-import { SvcError } from "../../base/errors.ts";
+import { invalid, unsupported } from "../errors.ts";
 import type { ImageAccess } from "../images/access.ts";
 import { storedName, UNNAMED } from "../images/names.ts";
 
@@ -38,7 +38,7 @@ export const NO_WISH: BuildWish = {
 
 /** Refuses a part of a build by its name. */
 export const cannotBuild = (what: string, help = "leave it out") =>
-  new SvcError("unsupported", `svc cannot build with ${what}`, { help });
+  unsupported(`svc cannot build with ${what}`, help);
 
 function networkOf(network: string | undefined): string | undefined {
   if (network === undefined || ["", "default", "bridge"].includes(network)) return undefined;
@@ -53,7 +53,7 @@ function networkOf(network: string | undefined): string | undefined {
 function tagOf(name: string, { own, pullHost }: Pick<ImageAccess, "own" | "pullHost">): string {
   const { repository, tag, digest } = storedName(name, own);
   if (digest !== undefined) {
-    throw new SvcError("argument_invalid", `invalid tag ${JSON.stringify(name)}: it has a digest`);
+    throw invalid(`invalid tag ${JSON.stringify(name)}: it has a digest`);
   }
   return `${pullHost}/${repository}:${tag}`;
 }

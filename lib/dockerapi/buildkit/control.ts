@@ -1,12 +1,14 @@
 /** BuildKit's services as `svc daemon docker` answers them (`POST /grpc`), for buildx and what is made of it. */
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
+import { waitFor } from "../../base/wait_for.ts";
 import type { BuildResult } from "../../api/build.ts";
 import { familiarName } from "../../oci/archive_docker.ts";
 import { hostPlatform } from "../../oci/platform.ts";
 import { type Answering, serveCall, type Served, serveStream } from "../../wire/grpc/server.ts";
 import type { DockerApi } from "../api.ts";
 import { cannotBuild } from "../build/wish.ts";
+import { invalid } from "../errors.ts";
 import { asked } from "./attributes.ts";
 import { buildOnce, refuseEntitlements } from "./built.ts";
 import {
@@ -129,11 +131,7 @@ export class Control {
         const { frontend, frontendAttrs: frontendOpt, definition } = request;
         await this.#frontend(run, { frontend, frontendOpt, definition, cacheImports: [] }, signal);
       } else if (request.definition) throw cannotBuild("an LLB definition");
-      else {
-        const gone = Promise.withResolvers<never>();
-        signal.addEventListener("abort", () => gone.reject(signal.reason), { once: true });
-        await Promise.race([run.returned.promise, gone.promise]);
-      }
+      else await waitFor(run.returned.promise, signal);
       const result = this.#results.get(run);
       return result ? answerOf(result, exporterOf(request)) : {};
     } catch (error) {
@@ -173,5 +171,5 @@ export class Control {
 function buildId({ metadata }: Pick<Answering<object, object>, "metadata">): string {
   const id = metadata[BUILD_ID];
   if (typeof id === "string" && id !== "") return id;
-  throw new SvcError("argument_invalid", `Cannot answer: the call has no ${BUILD_ID}`);
+  throw invalid(`Cannot answer: the call has no ${BUILD_ID}`);
 }

@@ -9,13 +9,13 @@ import { ignoreFiles } from "../../build/parse/ignore.ts";
 import type { BuildInputs, ConnectAgent } from "../../client/build_session.ts";
 import { imagesOf, registriesOf } from "../../client/named_images.ts";
 import type { Duplex } from "../../wire/duplex.ts";
+import { isCode, unless } from "../errors.ts";
 import type { LentFolder } from "../build/run.ts";
 import { readFolder } from "./folder.ts";
 import { answers, type BuildClient } from "./sessions.ts";
 import { CheckAgent, Credentials, ForwardAgent, GetSecret, ReadUpload } from "./session_api.ts";
 
-const isMissing = (error: unknown) =>
-  error instanceof SvcError && ["not_found", "unsupported", "upstream_failed"].includes(error.code);
+const isMissing = (error: unknown) => isCode(error, "not_found", "unsupported", "upstream_failed");
 
 /** Ids that a Dockerfile names for mounts of this type. */
 export function mountIds(dockerfile: string, type: "secret" | "ssh"): string[] {
@@ -111,8 +111,7 @@ export class Lent {
           const what = `Cannot read secret ${id} from docker's client`;
           return (await client.peer.call(GetSecret, { id }, what, { signal })).data;
         } catch (error) {
-          if (error instanceof SvcError && error.code === "not_found") return undefined;
-          throw error;
+          unless("not_found")(error);
         }
       }]),
     );

@@ -1,9 +1,10 @@
 /** The connections of docker's build clients: their sessions, and BuildKit's own services. */
-import { SvcError } from "../../base/errors.ts";
 import { encodeMessage } from "../../wire/grpc/protobuf.ts";
 import { serveGrpc } from "../../wire/grpc/server.ts";
 import type { DockerApi } from "../api.ts";
 import { wishOf } from "../build/parameters.ts";
+import { cannotBuild } from "../build/wish.ts";
+import { invalid } from "../errors.ts";
 import { streamed } from "../messages.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { buildOnce } from "./built.ts";
@@ -22,24 +23,23 @@ interface Held {
 const held = new WeakMap<DockerApi, Held>();
 
 function heldBy(api: DockerApi): Held {
-  let found = held.get(api);
-  if (!found) {
-    const sessions = new BuildSessions();
-    const control = new Control(api, sessions);
-    held.set(api, found = { sessions, control, uploads: new Uploads() });
-  }
-  return found;
+  const known = held.get(api);
+  if (known) return known;
+  const sessions = new BuildSessions();
+  const made = { sessions, control: new Control(api, sessions), uploads: new Uploads() };
+  held.set(api, made);
+  return made;
 }
 
 function wantUpgrade(call: Call): void {
   if (call.upgrade === "h2c") return;
-  throw new SvcError("argument_invalid", `Cannot ${call.path}: it needs an upgrade to h2c`);
+  throw invalid(`Cannot ${call.path}: it needs an upgrade to h2c`);
 }
 
 async function session(call: Call, api: DockerApi): Promise<void> {
   wantUpgrade(call);
   const id = call.header("x-docker-expose-session-uuid");
-  if (!id) throw new SvcError("argument_invalid", "Cannot open a session: it has no id");
+  if (!id) throw invalid("Cannot open a session: it has no id");
   const methods = call.headers("x-docker-expose-session-grpc-method");
   await heldBy(api).sessions.hold(call.takeSocket(), { id, methods }, call.signal);
 }
@@ -57,9 +57,7 @@ export async function buildWithSession(call: Call, api: DockerApi): Promise<Answ
   if (buildId.startsWith(Uploads.prefix)) return await uploads.give(buildId, call);
   const outputs = query.get("outputs");
   if (outputs && outputs !== "null" && outputs !== "[]") {
-    throw new SvcError("unsupported", `svc cannot build with --output ${outputs}`, {
-      help: "svc build --output writes files and archives",
-    });
+    throw cannotBuild(`--output ${outputs}`, "svc build --output writes files and archives");
   }
   const wish = wishOf(call);
   const archive = query.get("remote") === "upload-request"

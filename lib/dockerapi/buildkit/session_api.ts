@@ -49,20 +49,6 @@ export const ReadFolder = method<Partial<Packet>, Packet>(
   PACKETS,
 );
 
-/** What a build results in, as a folder of the client's. */
-export const WriteFolder = method<Partial<Packet>, Packet>(
-  "moby.filesync.v1.FileSend/DiffCopy",
-  PACKETS,
-  PACKETS,
-);
-
-/** The same method, where the client writes one file. */
-export const WriteFile = method<BytesMessage, BytesMessage>(
-  "moby.filesync.v1.FileSend/DiffCopy",
-  BYTES,
-  BYTES,
-);
-
 /** An archive that the client was given on its standard input. */
 export const ReadUpload = method<BytesMessage, BytesMessage>(
   "moby.upload.v1.Upload/Pull",

@@ -3,8 +3,11 @@
  * /session`). A build names its session by an id that only its client knows.
  */
 import type { Duplex } from "node:stream";
+import { deadline } from "../../base/deadline.ts";
 import { SvcError } from "../../base/errors.ts";
+import { waitFor } from "../../base/wait_for.ts";
 import { type GrpcPeer, openPeer } from "../../wire/grpc/peer.ts";
+import { notFound } from "../errors.ts";
 
 /** Milliseconds for which a build waits for its session: clients open both at the same time. */
 const PATIENCE_MS = 10_000;
@@ -56,19 +59,11 @@ export class BuildSessions {
     if (open) return open;
     const waiting = this.#waiting.get(id) ?? Promise.withResolvers<BuildClient>();
     this.#waiting.set(id, waiting);
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => {
-      late.reject(
-        new SvcError("not_found", `no active session for ${id}: context deadline exceeded`),
-      );
-    }, PATIENCE_MS);
-    const gone = () => late.reject(signal.reason);
-    signal.addEventListener("abort", gone, { once: true });
+    const late = () => notFound(`no active session for ${id}: context deadline exceeded`);
+    using limit = deadline(PATIENCE_MS, late, signal);
     try {
-      return await Promise.race([waiting.promise, late.promise]);
+      return await waitFor(waiting.promise, limit.signal);
     } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", gone);
       this.#waiting.delete(id);
     }
   }

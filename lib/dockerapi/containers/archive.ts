@@ -1,8 +1,8 @@
 /** Files of containers: `docker cp` both ways. */
 import type { FileStat } from "../../api/workload.ts";
-import { SvcError } from "../../base/errors.ts";
 import { readArchive, statFile, writeArchive } from "../../client/files.ts";
 import type { DockerApi } from "../api.ts";
+import { invalid, notFound, unless } from "../errors.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 
 /** st_mode's types of files, as Go's os.FileMode has them. */
@@ -29,7 +29,7 @@ function statHeader({ name, size, mode, modified, linkTarget = "" }: FileStat) {
 
 async function placeOf(call: Call, api: DockerApi) {
   const path = call.query.get("path");
-  if (!path) throw new SvcError("argument_invalid", "Cannot copy: the path is empty");
+  if (!path) throw invalid("Cannot copy: the path is empty");
   const { record } = await api.containers.find(call.params.id, call.signal);
   // Paths are relative to the root.
   const absolute = path.startsWith("/") ? path : `/${path}`;
@@ -41,12 +41,8 @@ async function stat(call: Call, api: DockerApi, at: Awaited<ReturnType<typeof pl
   try {
     return await statFile(api.client(call.signal), at);
   } catch (error) {
-    if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
-    throw new SvcError(
-      "not_found",
-      `Could not find the file ${at.path} in container ${at.record.name}`,
-      { cause: error },
-    );
+    unless("not_found")(error);
+    throw notFound(`Could not find the file ${at.path} in container ${at.record.name}`, error);
   }
 }
 
@@ -66,7 +62,7 @@ async function put(call: Call, api: DockerApi): Promise<Answer> {
   const { mode } = await stat(call, api, at);
   const isFolder = (mode & 0o170000) === 0o040000;
   if (!isFolder) {
-    throw new SvcError("argument_invalid", `${at.path}: extraction point is not a directory`);
+    throw invalid(`${at.path}: extraction point is not a directory`);
   }
   const tar = ReadableStream.from(unpacked(call.body()));
   await writeArchive(api.client(call.signal), at, tar);

@@ -1,23 +1,27 @@
 /** `attach`, `logs` and `resize`. */
 import type { DeploymentStatus } from "../../api/deployment.ts";
 import { printedBytes } from "../../api/log_bytes.ts";
-import { isAbort, SvcError } from "../../base/errors.ts";
+import { isAbort } from "../../base/errors.ts";
 import { getDeployment, readLogs } from "../../client/deployments.ts";
 import { attachMain } from "../../client/exec.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import type { DockerApi } from "../api.ts";
+import { invalid, isCode } from "../errors.ts";
+import { timeOf } from "../filters.ts";
 import type { Answer, Call } from "../route.ts";
-import { isAtLeast } from "../versions.ts";
-import { timeOf } from "./filters.ts";
 import { isUp, type Seen } from "./seen.ts";
-import { DETACH_KEYS, framed, inputOf, loggedBytes, RemoteTerminal, sizeOf } from "./streams.ts";
+import {
+  DETACH_KEYS,
+  framed,
+  inputOf,
+  loggedBytes,
+  RemoteTerminal,
+  resizeBy,
+  sizeOf,
+  streamType,
+} from "./streams.ts";
 
 const isTty = ({ record }: Seen) => record.config.Tty === true;
-
-const typeOf = (call: Call, tty: boolean) =>
-  tty || !isAtLeast(call.version, "1.42")
-    ? "application/vnd.docker.raw-stream" as const
-    : "application/vnd.docker.multiplexed-stream" as const;
 
 function terminalOf(api: DockerApi, { record }: Seen): RemoteTerminal {
   const all = api.containers.terminals;
@@ -28,9 +32,7 @@ function terminalOf(api: DockerApi, { record }: Seen): RemoteTerminal {
 
 export async function resize(call: Call, api: DockerApi): Promise<Answer> {
   const seen = await api.containers.find(call.params.id, call.signal);
-  const size = sizeOf([call.query.get("h"), call.query.get("w")]);
-  if (!size) throw new SvcError("argument_invalid", "Cannot resize: h and w are 1..65535");
-  terminalOf(api, seen).resize(size);
+  resizeBy(call, terminalOf(api, seen));
   return {};
 }
 
@@ -56,7 +58,7 @@ async function onTerminal({ call, api, seen, stdin, keys, shows }: Attached): Pr
   const { record, instance } = seen;
   const terminal = terminalOf(api, seen);
   let connection: Duplex | undefined;
-  const take = async () => connection ??= await call.take({ type: typeOf(call, true) });
+  const take = async () => connection ??= await call.take({ type: streamType(call, true) });
   const left = new AbortController();
   const signal = AbortSignal.any([call.signal, left.signal]);
   const size = terminal.size();
@@ -161,7 +163,7 @@ async function onPipes(attached: Attached): Promise<void> {
   const { call, api, seen } = attached;
   const { record } = seen;
   let connection: Duplex | undefined;
-  const take = async () => connection ??= await call.take({ type: typeOf(call, false) });
+  const take = async () => connection ??= await call.take({ type: streamType(call, false) });
   const count = { stdout: 0, stderr: 0 };
   const { signal } = call;
   const show = async () => {
@@ -175,7 +177,7 @@ async function onPipes(attached: Attached): Promise<void> {
     await shown;
   } catch (error) {
     if (!connection) throw error;
-    const gone = isAbort(error) || error instanceof SvcError && error.code === "not_found";
+    const gone = isAbort(error) || isCode(error, "not_found");
     if (!signal.aborted && !gone) {
       const text = new TextEncoder().encode(`svc: ${(error as Error).message}\n`);
       await connection.write(framed("stderr", text)).catch(() => {});
@@ -202,7 +204,7 @@ export async function logs(call: Call, api: DockerApi): Promise<Answer> {
   const { record } = seen;
   const shows = { stdout: call.flag("stdout"), stderr: call.flag("stderr") };
   if (!shows.stdout && !shows.stderr) {
-    throw new SvcError("argument_invalid", "Bad parameters: you must choose at least one stream");
+    throw invalid("Bad parameters: you must choose at least one stream");
   }
   const tail = call.query.get("tail");
   const [since, until] = ["since", "until"].map((name) => {
@@ -217,7 +219,7 @@ export async function logs(call: Call, api: DockerApi): Promise<Answer> {
     ...{ since, until, instance: record.instance },
   });
   return {
-    headers: { "content-type": typeOf(call, tty) },
+    headers: { "content-type": streamType(call, tty) },
     stream: (async function* () {
       for await (const frame of frames) {
         if (shows[frame.stream]) yield loggedBytes(frame, { tty, timestamps });

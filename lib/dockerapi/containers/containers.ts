@@ -1,8 +1,6 @@
 /** The containers of this API: one is one deployment of one instance on the server. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyResult } from "../../api/deployment.ts";
-import { SvcError } from "../../base/errors.ts";
-import { join } from "../../base/path.ts";
 import { sleep } from "../../base/sleep.ts";
 import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
 import {
@@ -14,6 +12,7 @@ import {
 } from "../../client/deployments.ts";
 import { removeManaged, signalDeployment } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
+import { conflict, invalid, notFound, unless, unsupported } from "../errors.ts";
 import { Records } from "../records.ts";
 import { Life } from "./life.ts";
 import { ForwardedPorts } from "./ports.ts";
@@ -25,11 +24,6 @@ import type { RemoteTerminal } from "./streams.ts";
 
 /** Milliseconds that sessions may take to end. */
 const CLOSE_MS = 15_000;
-
-const isMissing = (error: unknown) => error instanceof SvcError && error.code === "not_found";
-
-const refused = (error: unknown) =>
-  error instanceof SvcError && (error.code === "denied" || error.code === "not_found");
 
 export class Containers {
   readonly #api: DockerApi;
@@ -53,11 +47,9 @@ export class Containers {
   }
 
   static async open(api: DockerApi): Promise<Containers> {
-    const warn = (text: string) => api.warn(text);
-    const records = await Records.open<ContainerRecord>(join(api.folder, "containers"), warn);
-    const containers = new Containers(api, records);
+    const containers = new Containers(api, await Records.open(api, "containers"));
     containers.life.begin();
-    await containers.#takeUp().catch((error) => warn((error as Error).message));
+    await containers.#takeUp().catch((error) => api.warn((error as Error).message));
     return containers;
   }
 
@@ -96,16 +88,14 @@ export class Containers {
     const known = this.#pick(this.records, name);
     if (known) {
       const status = await getDeployment(this.#api.client(signal), known.deployment)
-        .catch((error) => {
-          if (!isMissing(error)) throw error;
-        });
+        .catch(unless("not_found"));
       if (status) return seenOf(status, known)[0];
     }
     const all = await this.all(signal);
     const record = this.#pick(all.map(({ record }) => record), name);
     const found = record && all.find((seen) => seen.record === record);
     if (found) return found;
-    throw new SvcError("not_found", `No such container: ${wanted}`);
+    throw notFound(`No such container: ${wanted}`);
   }
 
   #pick(records: readonly ContainerRecord[], wanted: string): ContainerRecord | undefined {
@@ -113,7 +103,7 @@ export class Containers {
     if (exact || !/^[0-9a-f]+$/.test(wanted)) return exact;
     const beginning = records.filter(({ id }) => id.startsWith(wanted));
     if (beginning.length > 1) {
-      throw new SvcError("argument_invalid", `multiple IDs found with provided prefix: ${wanted}`);
+      throw invalid(`multiple IDs found with provided prefix: ${wanted}`);
     }
     return beginning[0];
   }
@@ -130,12 +120,10 @@ export class Containers {
     const all = await this.all(signal);
     const other = all.find(({ record }) => record.name === name)?.record;
     if (other || this.#names.has(name)) {
-      throw new SvcError(
-        "conflict",
+      throw conflict(
         `Conflict. The container name "/${name}" is already in use by container "${
           other?.id ?? "that is being made"
         }". You have to remove (or rename) that container to be able to reuse that name.`,
-        { help: "" },
       );
     }
     this.#names.add(name);
@@ -158,10 +146,9 @@ export class Containers {
   async reconnect(record: ContainerRecord, endpoints: ContainerRecord["endpoints"]) {
     const client = this.#api.client();
     if (record.session) {
-      throw new SvcError(
-        "unsupported",
+      throw unsupported(
         `Cannot change the networks of ${record.name}: it has folders of this machine`,
-        { help: "name its networks when it is made" },
+        "name its networks when it is made",
       );
     }
     const spec = await getSpec(client, record.deployment);
@@ -191,7 +178,7 @@ export class Containers {
       try {
         return await created(binds);
       } catch (error) {
-        if (!refused(error)) throw error;
+        unless("denied", "not_found")(error);
       }
     }
     record.session = true;
@@ -219,7 +206,7 @@ export class Containers {
     });
     const result = await Promise.race([session.applied, session.closed]);
     if (typeof result !== "string") return result;
-    throw new SvcError("conflict", `Cannot create ${record.name}: it was removed meanwhile`);
+    throw conflict(`Cannot create ${record.name}: it was removed meanwhile`);
   }
 
   /** Removes the container, killed if it runs, and the volumes that have no name of their own. */
@@ -238,19 +225,11 @@ export class Containers {
       session.end();
       await session.closed;
     } else {
-      await deleteDeployment(client, record.deployment).catch((error) => {
-        if (!isMissing(error)) throw error;
-      });
+      await deleteDeployment(client, record.deployment).catch(unless("not_found"));
     }
     await killed;
-    if (volumes) {
-      await Promise.all(
-        record.anonymous.map((name) =>
-          removeManaged(client, "volumes", name).catch(
-            () => {/* it has gone, or another one uses it */},
-          )
-        ),
-      );
+    for (const name of volumes ? record.anonymous : []) {
+      await removeManaged(client, "volumes", name).catch(() => {/* it has gone, or is used */});
     }
     await this.forget(record);
   }

@@ -1,6 +1,6 @@
 /** `POST /containers/create`. */
-import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
+import { invalid } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { type FoundImage, requireImage } from "../images/find.ts";
 import type { Answer, Call } from "../route.ts";
@@ -56,12 +56,12 @@ function portsAreListed(record: ContainerRecord): void {
 export async function create(call: Call, api: DockerApi): Promise<Answer> {
   const request = await call.json<CreateRequest>();
   if (!request || typeof request !== "object") {
-    throw new SvcError("argument_invalid", "invalid JSON: the request's body is empty");
+    throw invalid("invalid JSON: the request's body is empty");
   }
   const warnings = checkRequest(request);
   const { HostConfig, NetworkingConfig: _, ...given } = request;
   const hostConfig = HostConfig ?? {};
-  if (!given.Image) throw new SvcError("argument_invalid", "no image was specified");
+  if (!given.Image) throw invalid("no image was specified");
   const id = newId();
   const asked = call.query.get("name");
   const known = (one: string) => api.containers.records.some(({ name }) => name === one);

@@ -1,14 +1,21 @@
 /** Commands in running containers. */
-import { SvcError } from "../../base/errors.ts";
 import { exec as runIn } from "../../client/exec.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import type { DockerApi } from "../api.ts";
+import { conflict, invalid, notFound, unsupported } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
-import { isAtLeast } from "../versions.ts";
 import type { ContainerRecord } from "./record.ts";
 import { isUp, stateOf } from "./seen.ts";
-import { DETACH_KEYS, framed, inputOf, RemoteTerminal, sizeOf } from "./streams.ts";
+import {
+  DETACH_KEYS,
+  framed,
+  inputOf,
+  RemoteTerminal,
+  resizeBy,
+  sizeOf,
+  streamType,
+} from "./streams.ts";
 
 interface ExecConfig {
   AttachStdin?: boolean;
@@ -48,7 +55,7 @@ function all(api: DockerApi): Map<string, Exec> {
 function find(api: DockerApi, call: Call): Exec {
   const found = all(api).get(call.params.id);
   if (found) return found;
-  throw new SvcError("not_found", `No such exec instance: ${call.params.id}`);
+  throw notFound(`No such exec instance: ${call.params.id}`);
 }
 
 async function create(call: Call, api: DockerApi): Promise<Answer> {
@@ -59,13 +66,14 @@ async function create(call: Call, api: DockerApi): Promise<Answer> {
     const how = stateOf(seen) === "paused"
       ? "paused, unpause the container before exec"
       : "not running";
-    throw new SvcError("conflict", `container ${record.id} is ${how}`, { help: "" });
+    throw conflict(`container ${record.id} is ${how}`);
   }
-  if (!config.Cmd?.length) throw new SvcError("argument_invalid", "No exec command specified");
+  if (!config.Cmd?.length) throw invalid("No exec command specified");
   if (config.Privileged) {
-    throw new SvcError("unsupported", "Cannot exec: --privileged cannot be honoured", {
-      help: "a command has the rights of its container",
-    });
+    throw unsupported(
+      "Cannot exec: --privileged cannot be honoured",
+      "a command has the rights of its container",
+    );
   }
   const id = newId();
   const execs = all(api);
@@ -99,16 +107,7 @@ async function run(
   opened.promise.catch(() => {/* told by the call */});
   const keys = tty ? config.DetachKeys || DETACH_KEYS : undefined;
   const input = take && config.AttachStdin
-    ? inputOf(
-      {
-        read: async () => await (await opened.promise).read(),
-        write: () => Promise.resolve(),
-        closeWrite: () => Promise.resolve(),
-        reset: () => {},
-      },
-      keys,
-      () => left.abort(),
-    )
+    ? inputOf({ read: async () => await (await opened.promise).read() }, keys, () => left.abort())
     : undefined;
   exec.running = true;
   api.containers.life.tell(record, `exec_start: ${config.Cmd!.join(" ")}`, { execID: exec.id });
@@ -149,7 +148,7 @@ async function start(call: Call, api: DockerApi): Promise<Answer | void> {
   const exec = find(api, call);
   const body = await call.json<{ Detach?: boolean; ConsoleSize?: [number, number] | null }>() ?? {};
   if (exec.started) {
-    throw new SvcError("conflict", `exec command ${exec.id} has already run`, { help: "" });
+    throw conflict(`exec command ${exec.id} has already run`);
   }
   exec.started = true;
   const size = sizeOf(body.ConsoleSize);
@@ -158,9 +157,7 @@ async function start(call: Call, api: DockerApi): Promise<Answer | void> {
     run(api, exec, api.signal).catch((error) => api.warn(`exec: ${(error as Error).message}`));
     return {};
   }
-  const type = exec.config.Tty || !isAtLeast(call.version, "1.42")
-    ? "application/vnd.docker.raw-stream" as const
-    : "application/vnd.docker.multiplexed-stream" as const;
+  const type = streamType(call, exec.config.Tty === true);
   await run(api, exec, call.signal, () => call.take({ type }));
 }
 
@@ -188,10 +185,7 @@ function inspect(call: Call, api: DockerApi): Promise<Answer> {
 }
 
 function resize(call: Call, api: DockerApi): Promise<Answer> {
-  const { terminal } = find(api, call);
-  const size = sizeOf([call.query.get("h"), call.query.get("w")]);
-  if (!size) throw new SvcError("argument_invalid", "Cannot resize: h and w are 1..65535");
-  terminal?.resize(size);
+  resizeBy(call, find(api, call).terminal);
   return Promise.resolve({});
 }
 

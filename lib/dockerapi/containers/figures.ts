@@ -1,8 +1,8 @@
 /** `top` and `stats`. */
 import type { InstanceStats } from "../../api/workload.ts";
-import { SvcError } from "../../base/errors.ts";
 import { listProcesses, readStats } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
+import { conflict, invalid } from "../errors.ts";
 import type { Answer, Call } from "../route.ts";
 import { isUp, type Seen } from "./seen.ts";
 
@@ -12,14 +12,11 @@ const USUAL = ["", "-ef", "ef", "aux", "-aux"];
 export async function top(call: Call, api: DockerApi): Promise<Answer> {
   const args = call.query.get("ps_args") ?? "";
   if (!USUAL.includes(args.trim())) {
-    throw new SvcError(
-      "argument_invalid",
-      `Cannot list processes with ps ${args}: there are no options`,
-    );
+    throw invalid(`Cannot list processes with ps ${args}: there are no options`);
   }
   const { record, instance } = await api.containers.find(call.params.id, call.signal);
   if (!isUp(instance)) {
-    throw new SvcError("conflict", `container ${record.id} is not running`, { help: "" });
+    throw conflict(`container ${record.id} is not running`);
   }
   const [list] = await listProcesses(api.client(call.signal), record.deployment, instance?.id);
   return { json: { Titles: list?.titles ?? [], Processes: list?.processes ?? [] } };
@@ -79,15 +76,8 @@ export async function stats(call: Call, api: DockerApi): Promise<Answer> {
   const once = call.flag("one-shot");
   const headers = { "content-type": "application/json" };
   if (!isUp(instance)) {
-    const none = {
-      ...NOTHING,
-      instance: "",
-      memory: 0,
-      processes: 0,
-      blockRead: 0,
-      blockWritten: 0,
-    };
-    return { headers, json: sampleOf(seen, none, NOTHING) };
+    const none = { memory: 0, processes: 0, blockRead: 0, blockWritten: 0 };
+    return { headers, json: sampleOf(seen, { ...NOTHING, ...none, instance: "" }, NOTHING) };
   }
   const readings = readStats(api.client(call.signal), record.deployment, {
     follow: follows || !once,

@@ -1,36 +1,9 @@
-/** Filters of `docker ps` and of `prune`. */
-import { SvcError } from "../../base/errors.ts";
-import { parseDuration } from "../../base/duration.ts";
-import type { Call } from "../route.ts";
+/** Filters of `docker ps`. */
+import { notFound } from "../errors.ts";
+import { filtered, type Filters, hasLabel, type Tests } from "../filters.ts";
 import { exitCodeOf, type Seen, stateOf } from "./seen.ts";
 
-export type Filters = ReturnType<Call["filters"]>;
-
-/** "a=b" matches that value, "a" any. */
-export function hasLabel(
-  labels: Record<string, string> | null | undefined,
-  wanted: string,
-): boolean {
-  const [name, value] = wanted.split(/=(.*)/s);
-  const found = labels?.[name];
-  return found !== undefined && (value === undefined || found === value);
-}
-
-/** Milliseconds of a Unix time, an RFC 3339 time, or a duration before now. Throws `argument_invalid`. */
-export function timeOf(text: string): number {
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000;
-  const time = Date.parse(text);
-  if (!Number.isNaN(time)) return time;
-  try {
-    return Date.now() - parseDuration(text);
-  } catch {
-    throw new SvcError("argument_invalid", `invalid time ${JSON.stringify(text)}`);
-  }
-}
-
-type Test = (seen: Seen, value: string) => boolean;
-
-const TESTS: Record<string, Test> = {
+const TESTS: Tests<Seen> = {
   id: ({ record }, value) => record.id.startsWith(value),
   name: ({ record }, value) => nameMatches(record.name, value),
   label: ({ record }, value) => hasLabel(record.config.Labels, value),
@@ -64,50 +37,18 @@ function nameMatches(name: string, pattern: string): boolean {
   }
 }
 
-const unknown = (name: string) => new SvcError("argument_invalid", `invalid filter '${name}'`);
+const createdOf = ({ record }: Seen) => Date.parse(record.created);
 
-/** Those that match. All labels have to match, of other filters one value. Throws `argument_invalid`. */
-export function filtered(all: readonly Seen[], filters: Filters): Seen[] {
-  let rest = [...all];
-  for (const [name, values] of filters) {
-    if (name === "before" || name === "since") {
-      const times = values.map((value) => {
-        const other = all.find(({ record }) =>
-          record.name === value || record.id.startsWith(value)
-        );
-        if (!other) throw new SvcError("not_found", `No such container: ${value}`);
-        return Date.parse(other.record.created);
-      });
-      rest = rest.filter(({ record }) =>
-        times.every((time) => {
-          const own = Date.parse(record.created);
-          return name === "before" ? own < time : own > time;
-        })
-      );
-      continue;
-    }
-    const test = TESTS[name];
-    if (!test) throw unknown(name);
-    rest = rest.filter((seen) =>
-      name === "label"
-        ? values.every((value) => test(seen, value))
-        : values.some((value) => test(seen, value))
-    );
-  }
-  return rest;
-}
-
-/** The filters of `prune`: until, label, label!. Throws `argument_invalid`. */
-export function prunable(
-  { created, labels }: { created: string; labels: Record<string, string> | null | undefined },
-  filters: Filters,
-  more: readonly string[] = [],
-): boolean {
-  return [...filters].every(([name, values]) => {
-    if (name === "until") return values.every((text) => Date.parse(created) < timeOf(text));
-    if (name === "label") return values.every((text) => hasLabel(labels, text));
-    if (name === "label!") return values.every((text) => !hasLabel(labels, text));
-    if (more.includes(name)) return true;
-    throw unknown(name);
+/** Those that match. Throws `argument_invalid`; `not_found` where `before` or `since` names no container. */
+export function shownBy(all: readonly Seen[], filters: Filters): Seen[] {
+  const timeOf = (value: string) => {
+    const found = all.find(({ record }) => record.name === value || record.id.startsWith(value));
+    if (found) return createdOf(found);
+    throw notFound(`No such container: ${value}`);
+  };
+  return filtered(all, filters, {
+    ...TESTS,
+    before: (seen, value) => createdOf(seen) < timeOf(value),
+    since: (seen, value) => createdOf(seen) > timeOf(value),
   });
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { goMode } from "./archive.ts";
-import { filtered, hasLabel, prunable, timeOf } from "./filters.ts";
+import { filtered, hasLabel, PRUNE_TESTS, timeOf } from "../filters.ts";
+import { shownBy } from "./filters.ts";
 import type { Seen } from "./seen.ts";
 import { framed, loggedBytes } from "./streams.ts";
 
@@ -43,7 +44,7 @@ const ALL = [
 ];
 
 const names = (filters: Record<string, string[]>) =>
-  filtered(ALL, new Map(Object.entries(filters))).map(({ record }) => record.name);
+  shownBy(ALL, new Map(Object.entries(filters))).map(({ record }) => record.name);
 
 Deno.test("docker API: filters of containers", () => {
   assert.deepEqual(names({ status: ["running", "created"] }), ["aa", "cc"]);
@@ -62,7 +63,7 @@ Deno.test("docker API: filters of containers", () => {
 Deno.test("docker API: filters of prune, labels and times", () => {
   const one = { created: "2026-01-02T00:00:00Z", labels: { a: "1" } };
   const prunes = (filters: Record<string, string[]>) =>
-    prunable(one, new Map(Object.entries(filters)));
+    filtered([one], new Map(Object.entries(filters)), PRUNE_TESTS).length === 1;
   assert.equal(prunes({ until: ["2026-01-03T00:00:00Z"] }), true);
   assert.equal(prunes({ until: ["2026-01-01T00:00:00Z"] }), false);
   assert.equal(prunes({ label: ["a=1"] }), true);
@@ -70,6 +71,7 @@ Deno.test("docker API: filters of prune, labels and times", () => {
   assert.throws(() => prunes({ nope: [] }), { code: "argument_invalid" });
   assert.equal(hasLabel({ a: "x=y" }, "a=x=y"), true);
   assert.equal(hasLabel(null, "a"), false);
+  assert.equal(hasLabel({}, "constructor"), false);
   assert.equal(timeOf("1.5"), 1500);
   assert.ok(Math.abs(timeOf("10m") - (Date.now() - 600_000)) < 5000);
   assert.throws(() => timeOf("soon"), { code: "argument_invalid" });

@@ -2,7 +2,7 @@
  * What of a container's request svc honours. Every field that docker's clients can send is in one of these lists; one
  * that is in none is refused, so that nothing is left out in silence. docs/docker-api.md is for people.
  */
-import { SvcError } from "../../base/errors.ts";
+import { refusalOf } from "../errors.ts";
 import type { CreateRequest, HostConfig } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -75,35 +75,33 @@ function saysNothing(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-const refusal = (field: string, why: string) =>
-  new SvcError(
-    "argument_invalid",
-    `Cannot create the container: ${field} cannot be honoured: ${why}`,
-  );
+const refuse = refusalOf("container");
 
-/** Values of fields that are fine in one form only. */
-const CHECKS: Record<string, (value: unknown, host: HostConfig) => string | undefined> = {
-  CgroupnsMode: (value) => OWN.has(String(value)) ? undefined : "its cgroups are its own",
-  UTSMode: (value) => OWN.has(String(value)) ? undefined : "its host name is its own",
-  UsernsMode: (value) =>
-    OWN.has(String(value)) || value === "host"
-      ? undefined
-      : "the server chooses its user namespace",
-  Runtime: (value) =>
-    OWN.has(String(value)) || value === "io.containerd.runc.v2"
-      ? undefined
-      : "the server chooses its runtime",
-  Isolation: (value) => OWN.has(String(value)) ? undefined : "it is for Windows",
-  VolumeDriver: (value) => OWN.has(String(value)) ? undefined : "there is no such driver",
-  Cgroup: (value) => OWN.has(String(value)) ? undefined : "its cgroups are its own",
-  MemorySwappiness: (value) => Number(value) === -1 ? undefined : "svc leaves it to the kernel",
-  LogConfig: (value) => {
-    const { Type = "" } = value as { Type?: string };
-    return ["", "json-file", "local", "journald"].includes(Type)
-      ? undefined
-      : `the server keeps logs itself, and has no driver ${Type}`;
-  },
+/** Fields that say nothing new with these values and those of {@linkcode OWN}, and why others are refused. */
+const ONLY: Record<string, readonly [why: string, ...values: string[]]> = {
+  CgroupnsMode: ["its cgroups are its own"],
+  UTSMode: ["its host name is its own"],
+  UsernsMode: ["the server chooses its user namespace", "host"],
+  Runtime: ["the server chooses its runtime", "io.containerd.runc.v2"],
+  Isolation: ["it is for Windows"],
+  VolumeDriver: ["there is no such driver"],
+  Cgroup: ["its cgroups are its own"],
+  MemorySwappiness: ["svc leaves it to the kernel", "-1"],
 };
+
+const LOG_DRIVERS = ["", "json-file", "local", "journald"];
+
+/** Throws `argument_invalid` for a value that the field must not have. */
+function checkValue(field: string, value: unknown): void {
+  const [why, ...values] = ONLY[field] ?? [];
+  const text = String(value);
+  if (why && !OWN.has(text) && !values.includes(text)) throw refuse(`HostConfig.${field}`, why);
+  if (field !== "LogConfig") return;
+  const { Type = "" } = value as { Type?: string };
+  if (LOG_DRIVERS.includes(Type)) return;
+  const own = `the server keeps logs itself, and has no driver ${Type}`;
+  throw refuse(`HostConfig.${field}`, own);
+}
 
 /** What is told of a field whose value has no effect. */
 const TELLS: Record<string, (value: unknown, host: HostConfig) => string | undefined> = {
@@ -132,13 +130,12 @@ function look(
   for (const [field, value] of Object.entries(fields)) {
     if (saysNothing(value)) continue;
     const name = `${at}${field}`;
-    if (refused[field]) throw refusal(name, refused[field]);
+    if (refused[field]) throw refuse(name, refused[field]);
     if (told[field]) warnings.push(`${name} has no effect: ${told[field]}`);
-    else if (!honoured.includes(field)) throw refusal(name, "svc does not know it");
-    const host = fields as HostConfig;
-    const fault = at === "HostConfig." && CHECKS[field]?.(value, host);
-    if (fault) throw refusal(name, fault);
-    const tell = at === "HostConfig." && TELLS[field]?.(value, host);
+    else if (!honoured.includes(field)) throw refuse(name, "svc does not know it");
+    if (at === "") continue;
+    checkValue(field, value);
+    const tell = TELLS[field]?.(value, fields as HostConfig);
     if (tell) warnings.push(`${name} has no effect: ${tell}`);
   }
   return warnings;

@@ -1,10 +1,11 @@
 /** What becomes of containers: the server's events, told as docker's, and those who wait for an end. */
 import type { InstanceEvent } from "../../api/deployment.ts";
-import { SvcError } from "../../base/errors.ts";
 import { sleep } from "../../base/sleep.ts";
+import { waitFor } from "../../base/wait_for.ts";
 import { getDeployment } from "../../client/deployments.ts";
 import { readEvents } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
+import { isCode } from "../errors.ts";
 import type { Containers } from "./containers.ts";
 import type { ContainerRecord } from "./record.ts";
 import { exitCodeOf, isUp, type Seen, seenOf } from "./seen.ts";
@@ -115,8 +116,9 @@ export class Life {
     try {
       await getDeployment(this.#api.client(this.#api.signal), record.deployment);
     } catch (error) {
-      if (!(error instanceof SvcError) || error.code !== "not_found") return;
-      if (!this.#removing.has(record.id)) await this.#containers.forget(record);
+      if (isCode(error, "not_found") && !this.#removing.has(record.id)) {
+        await this.#containers.forget(record);
+      }
     }
   }
 
@@ -144,7 +146,7 @@ export class Life {
     const ended = condition === "not-running" && !isUp(seen.instance) &&
       seen.status.state !== "pending";
     if (ended) return exitCodeOf(seen);
-    const { promise, resolve, reject } = Promise.withResolvers<number>();
+    const { promise, resolve } = Promise.withResolvers<number>();
     let code: number | undefined = this.#lastCodes.get(record.id);
     const release = this.#listen(record.id, {
       event: (event) => {
@@ -154,8 +156,6 @@ export class Life {
       },
       gone: () => resolve(code ?? 0),
     });
-    const abort = () => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
     // An event may be lost with the stream that it was on.
     const before = seen.instance?.finishedAt;
     const timer = setInterval(() => {
@@ -165,33 +165,29 @@ export class Life {
       }, () => {/* it has gone, which is told, or the server is away */});
     }, AGAIN_MS);
     try {
-      return await promise;
+      return await waitFor(promise, signal);
     } finally {
       clearInterval(timer);
       release();
-      signal.removeEventListener("abort", abort);
     }
   }
 
   /** Resolves once the container has been started again since it was seen, or has gone. */
   async started({ record, instance: before }: Seen, signal: AbortSignal): Promise<void> {
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const { promise, resolve } = Promise.withResolvers<void>();
     const release = this.#listen(record.id, {
       event: ({ type }) => {
         if (type === "started" || type === "died") resolve();
       },
       gone: () => resolve(),
     });
-    const abort = () => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
     try {
       const status = await getDeployment(this.#api.client(signal), record.deployment);
       const [{ instance }] = seenOf(status, record);
       if (instance && instance.startedAt !== before?.startedAt) return;
-      await promise;
+      await waitFor(promise, signal);
     } finally {
       release();
-      signal.removeEventListener("abort", abort);
     }
   }
 }

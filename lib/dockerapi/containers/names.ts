@@ -1,5 +1,5 @@
 /** Names of containers, and of the deployments that they are. */
-import { SvcError } from "../../base/errors.ts";
+import { invalid } from "../errors.ts";
 import { short } from "../ids.ts";
 
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
@@ -8,8 +8,7 @@ const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 export function checkName(text: string): string {
   const name = text.replace(/^\//, "");
   if (NAME.test(name)) return name;
-  throw new SvcError(
-    "argument_invalid",
+  throw invalid(
     `Invalid container name (${text}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed`,
   );
 }

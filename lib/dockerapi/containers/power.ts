@@ -4,8 +4,9 @@ import { sleep } from "../../base/sleep.ts";
 import { powerDeployment } from "../../client/deployments.ts";
 import { freezeDeployment, signalDeployment } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
+import { conflict, invalid, isCode, unsupported } from "../errors.ts";
+import { filtered, PRUNE_TESTS } from "../filters.ts";
 import type { Answer, Call } from "../route.ts";
-import { prunable } from "./filters.ts";
 import type { WaitCondition } from "./life.ts";
 import { checkName } from "./names.ts";
 import { isUp, type Seen, stateOf } from "./seen.ts";
@@ -13,8 +14,6 @@ import { isUp, type Seen, stateOf } from "./seen.ts";
 const DONE: Answer = { status: 204 };
 
 const find = (call: Call, api: DockerApi) => api.containers.find(call.params.id, call.signal);
-
-const conflict = (message: string) => new SvcError("conflict", message, { help: "" });
 
 /** The server starts and stops deployments as a whole. */
 function requireWhole({ record, status }: Seen, what: string): void {
@@ -27,8 +26,7 @@ function requireWhole({ record, status }: Seen, what: string): void {
 
 /** A process that ends at once was started all the same. */
 const endedAtOnce = (error: unknown) =>
-  error instanceof SvcError && error.code === "deploy_failed" &&
-  error.detail?.instance !== undefined;
+  isCode(error, "deploy_failed") && error.detail?.instance !== undefined;
 
 export async function start(call: Call, api: DockerApi): Promise<Answer> {
   const seen = await find(call, api);
@@ -61,9 +59,7 @@ function notStarted(error: unknown): unknown {
   const missing = /executable file not found|no such file or directory/i.test(message);
   const denied = /permission denied|is a directory/i.test(message);
   if (!missing && !denied) return error;
-  return new SvcError("argument_invalid", `failed to create task for container: ${message}`, {
-    cause: error,
-  });
+  return invalid(`failed to create task for container: ${message}`, error);
 }
 
 /** Seconds of the parameter `t`; -1: as long as it takes. */
@@ -72,46 +68,42 @@ function secondsOf(call: Call): number | undefined {
   if (text === null || text === "") return undefined;
   const seconds = Number(text);
   if (Number.isFinite(seconds)) return seconds;
-  throw new SvcError("argument_invalid", `invalid value for t: ${text}`);
+  throw invalid(`invalid value for t: ${text}`);
 }
 
 const GRACE_SECONDS = 10;
 
 /** Stops and kills after that time, which may be longer than the spec's own. */
-async function within(
+async function stopWithin(
   api: DockerApi,
   { record }: Seen,
   seconds: number | undefined,
-  work: () => Promise<unknown>,
 ): Promise<void> {
   const client = api.client();
-  const own = record.given.StopTimeout ?? GRACE_SECONDS;
-  if (seconds === undefined || seconds === own) return void await work();
-  if (seconds < 0 || seconds > own) {
-    const name = record.given.StopSignal || record.config.StopSignal || "SIGTERM";
+  const { deployment, given, config } = record;
+  const own = given.StopTimeout ?? GRACE_SECONDS;
+  const send = (signal: string) =>
+    signalDeployment(client, deployment, signal).catch(() => {/* it has ended */});
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  if (seconds !== undefined && (seconds < 0 || seconds > own)) {
     const over = new AbortController();
     const seen = await api.containers.find(record.id);
     const ended = api.containers.life.exit(seen, "next-exit", over.signal).catch(() => {});
-    await signalDeployment(client, record.deployment, name).catch(() => {/* it has ended */});
-    await Promise.race([
-      ended,
-      seconds < 0 ? ended : sleep((seconds - own) * 1000, over.signal).catch(() => {}),
-    ]);
+    await send(given.StopSignal || config.StopSignal || "SIGTERM");
+    const late = seconds < 0 ? ended : sleep((seconds - own) * 1000, over.signal).catch(() => {});
+    await Promise.race([ended, late]);
     over.abort();
-    return void await work();
+  } else if (seconds !== undefined && seconds !== own) {
+    timer = setTimeout(() => void send("KILL"), seconds * 1000);
   }
-  const timer = setTimeout(() => {
-    signalDeployment(client, record.deployment, "KILL").catch(() => {/* it has ended */});
-  }, seconds * 1000);
-  await work().finally(() => clearTimeout(timer));
+  await powerDeployment(client, deployment, "stop").finally(() => clearTimeout(timer));
 }
 
 export async function stop(call: Call, api: DockerApi): Promise<Answer> {
   const seen = await find(call, api);
   if (!isUp(seen.instance) && seen.status.state !== "pending") return { status: 304 };
   requireWhole(seen, "stop");
-  const { deployment } = seen.record;
-  await within(api, seen, secondsOf(call), () => powerDeployment(api.client(), deployment, "stop"));
+  await stopWithin(api, seen, secondsOf(call));
   return DONE;
 }
 
@@ -121,12 +113,7 @@ export async function restart(call: Call, api: DockerApi): Promise<Answer> {
   const { record } = seen;
   const client = api.client();
   if (isUp(seen.instance)) {
-    await within(
-      api,
-      seen,
-      secondsOf(call),
-      () => powerDeployment(client, record.deployment, "stop"),
-    );
+    await stopWithin(api, seen, secondsOf(call));
   }
   await api.containers.ports.open(record);
   await powerDeployment(client, record.deployment, "start").catch((error) => {
@@ -192,15 +179,14 @@ export async function rename(call: Call, api: DockerApi): Promise<Answer> {
 /** A deployment's bounds are those of its instances: to change them is to make a new one. */
 export async function update(call: Call, api: DockerApi): Promise<Answer> {
   const { record } = await find(call, api);
-  throw new SvcError(
-    "unsupported",
+  throw unsupported(
     `Cannot update ${record.name}: svc changes no limits or policies of a container that is there`,
-    { help: "make it again with the new ones" },
+    "make it again with the new ones",
   );
 }
 
 export async function remove(call: Call, api: DockerApi): Promise<Answer> {
-  if (call.flag("link")) throw new SvcError("argument_invalid", "svc has no links");
+  if (call.flag("link")) throw invalid("svc has no links");
   const seen = await find(call, api);
   const { record } = seen;
   requireWhole(seen, "rm");
@@ -217,10 +203,13 @@ export async function remove(call: Call, api: DockerApi): Promise<Answer> {
 export async function prune(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
   const all = await api.containers.all(call.signal);
-  const chosen = all.filter((seen) =>
+  const dated = all.map((seen) => {
+    const { created, config: { Labels: labels } } = seen.record;
+    return { seen, created, labels };
+  });
+  const chosen = filtered(dated, filters, PRUNE_TESTS).map(({ seen }) => seen).filter((seen) =>
     // What svc's own clients made is theirs.
-    seen.record.instance === undefined && ["created", "exited"].includes(stateOf(seen)) &&
-    prunable({ created: seen.record.created, labels: seen.record.config.Labels }, filters)
+    seen.record.instance === undefined && ["created", "exited"].includes(stateOf(seen))
   );
   for (const seen of chosen) await api.containers.remove(seen, { volumes: false });
   return {
@@ -233,7 +222,7 @@ const CONDITIONS = ["not-running", "next-exit", "removed"];
 export async function wait(call: Call, api: DockerApi): Promise<Answer> {
   const condition = call.query.get("condition") || "not-running";
   if (!CONDITIONS.includes(condition)) {
-    throw new SvcError("argument_invalid", `invalid condition: "${condition}"`);
+    throw invalid(`invalid condition: "${condition}"`);
   }
   const seen = await find(call, api);
   const code = api.containers.life.exit(seen, condition as WaitCondition, call.signal);

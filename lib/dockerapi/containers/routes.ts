@@ -1,13 +1,13 @@
 /** The routes of containers. */
-import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
+import { unsupported } from "../errors.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { ARCHIVE_ROUTES } from "./archive.ts";
 import { attach, logs, resize } from "./attach.ts";
 import { create } from "./create.ts";
 import { EXEC_ROUTES } from "./exec.ts";
 import { stats, top } from "./figures.ts";
-import { filtered } from "./filters.ts";
+import { shownBy } from "./filters.ts";
 import {
   freeze,
   kill,
@@ -29,7 +29,7 @@ async function list(call: Call, api: DockerApi): Promise<Answer> {
   const every = call.flag("all") || filters.has("status") || filters.has("exited");
   const newest = (a: string, b: string) => Date.parse(b) - Date.parse(a);
   const limit = Number(call.query.get("limit") ?? 0);
-  const sorted = filtered(all, filters)
+  const sorted = shownBy(all, filters)
     .filter(({ instance, status }) =>
       every || limit > 0 || isUp(instance) || status.state === "pending"
     )
@@ -47,9 +47,10 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
 /** What the server tells nobody of a container. */
 const none = (what: string) => async (call: Call, api: DockerApi): Promise<never> => {
   const { record } = await api.containers.find(call.params.id, call.signal);
-  throw new SvcError("unsupported", `Cannot ${what} ${record.name}: svc does not do that`, {
-    help: "copy files with docker cp",
-  });
+  throw unsupported(
+    `Cannot ${what} ${record.name}: svc does not do that`,
+    "copy files with docker cp",
+  );
 };
 
 export const CONTAINER_ROUTES: readonly ApiRoute[] = [

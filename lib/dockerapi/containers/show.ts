@@ -55,10 +55,8 @@ export function portsOf({ containers, isLocal }: DockerApi, seen: Seen): readonl
 
 const shownIp = (ip: string) => ip === "" ? "0.0.0.0" : ip;
 
-function commandOf({ record: { config } }: Seen): string {
-  const list = (value: unknown) => value === null || value === undefined ? [] : [value].flat();
-  return [...list(config.Entrypoint), ...list(config.Cmd)].join(" ");
-}
+const wordsOf = ({ record: { config: { Entrypoint, Cmd } } }: Seen): string[] =>
+  [Entrypoint ?? [], Cmd ?? []].flat();
 
 /** The network's settings for this container. */
 function endpointOf(seen: Seen, api: DockerApi, name: string, isFirst: boolean) {
@@ -87,11 +85,9 @@ function endpointOf(seen: Seen, api: DockerApi, name: string, isFirst: boolean) 
 
 /** By name; one that svc's own clients made is on the networks that its spec names. */
 function networksOf(seen: Seen, api: DockerApi) {
-  const names = Object.keys(seen.record.endpoints);
-  const all = names.length > 0 ? names : ["bridge"];
-  return Object.fromEntries(
-    all.map((name, index) => [name, endpointOf(seen, api, name, index === 0)]),
-  );
+  const named = Object.keys(seen.record.endpoints);
+  const names = named.length > 0 ? named : ["bridge"];
+  return Object.fromEntries(names.map((name, at) => [name, endpointOf(seen, api, name, at === 0)]));
 }
 
 /** A row of `GET /containers/json`. */
@@ -102,7 +98,7 @@ export function rowOf(seen: Seen, api: DockerApi) {
     Names: [`/${record.name}`],
     Image: record.image,
     ImageID: record.imageId,
-    Command: commandOf(seen),
+    Command: wordsOf(seen).join(" "),
     Created: Math.floor(Date.parse(record.created) / 1000),
     Ports: [
       ...portsOf(api, seen).map(({ hostIP, host, container, protocol }) => ({
@@ -167,10 +163,7 @@ export function detailsOf(seen: Seen, api: DockerApi) {
   const networks = networksOf(seen, api);
   const [first] = Object.values(networks);
   const health = healthOf(seen);
-  const [path = "", ...args] = commandOf(seen) === "" ? [] : [
-    ...[record.config.Entrypoint ?? []].flat(),
-    ...[record.config.Cmd ?? []].flat(),
-  ];
+  const [path = "", ...args] = wordsOf(seen);
   return {
     Id: record.id,
     Created: record.created,

@@ -1,6 +1,6 @@
 /** A container's request as a deployment spec. */
 import type { DeploySpec, HealthcheckSpec, NetworkSpec, PortSpec } from "../../api/deploy_spec.ts";
-import { SvcError } from "../../base/errors.ts";
+import { invalid, refusalOf } from "../errors.ts";
 import { short } from "../ids.ts";
 import type { NetworkRecord } from "../networks/record.ts";
 import { type ContainerRecord, keptLabels, LABELS } from "./record.ts";
@@ -15,14 +15,10 @@ export interface SpecOptions {
   network: (name: string) => NetworkRecord | undefined;
 }
 
-const refuse = (what: string, why: string, help?: string) =>
-  new SvcError(
-    "argument_invalid",
-    `Cannot create the container: ${what} cannot be honoured: ${why}${help ? `; ${help}` : ""}`,
-  );
+const refuse = refusalOf("container");
 
 const listOf = (value: string[] | string | null | undefined): string[] | undefined =>
-  value === null || value === undefined ? undefined : typeof value === "string" ? [value] : value;
+  value === null ? undefined : typeof value === "string" ? [value] : value;
 
 /** Nanoseconds as a Go duration; docker's zero means its default. */
 const durationOf = (ns: number | undefined) => ns ? `${ns / 1e6}ms` : undefined;
@@ -52,8 +48,13 @@ function healthOf({ Healthcheck }: ContainerConfig): HealthcheckSpec | undefined
   }));
 }
 
+type Port = Pick<PortSpec, "container" | "protocol">;
+
+const isIn = (port: Port, all: readonly Port[]) =>
+  all.some(({ container, protocol }) => container === port.container && protocol === port.protocol);
+
 /** "80/tcp" → its parts. */
-export function portOf(text: string): { container: number; protocol: PortSpec["protocol"] } {
+export function portOf(text: string): Port {
   const [, number, protocol = "tcp"] = /^(\d+)(?:\/(\w+))?$/.exec(text) ?? [];
   if (number === undefined || !["tcp", "udp", "sctp"].includes(protocol)) {
     throw refuse(`the port ${text}`, "expected a number and tcp, udp or sctp");
@@ -79,10 +80,7 @@ export function publishedOf(host: HostConfig, config: ContainerConfig): PortSpec
   if (host.PublishAllPorts) {
     for (const text of Object.keys(config.ExposedPorts ?? {})) {
       const port = portOf(text);
-      const known = ports.some(({ container, protocol }) =>
-        container === port.container && protocol === port.protocol
-      );
-      if (!known) ports.push(port);
+      if (!isIn(port, ports)) ports.push(port);
     }
   }
   return ports;
@@ -100,10 +98,7 @@ function restartOf({ RestartPolicy, AutoRemove }: HostConfig) {
     throw refuse(`the restart policy ${restart}`, "there is none of that name");
   }
   if (AutoRemove && restart !== "no") {
-    throw new SvcError(
-      "argument_invalid",
-      "can't create 'AutoRemove' container with restart policy",
-    );
+    throw invalid("can't create 'AutoRemove' container with restart policy");
   }
   return {
     restart: restart as DeploySpec["restart"],
@@ -263,11 +258,6 @@ export function containerSpec(options: SpecOptions): DeploySpec {
     labels: { ...keptLabels(given.Labels), [LABELS.id]: record.id, [LABELS.name]: record.name },
   };
 }
-
-type Port = Pick<PortSpec, "container" | "protocol">;
-
-const isIn = (port: Port, all: readonly Port[]) =>
-  all.some(({ container, protocol }) => container === port.container && protocol === port.protocol);
 
 /** Declared ports that are not published. */
 function exposedOf({ ExposedPorts }: ContainerConfig, published: readonly PortSpec[]): Port[] {

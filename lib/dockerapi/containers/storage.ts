@@ -1,7 +1,7 @@
 /** The folders, volumes and memory that a container is given. */
 import type { MountSpec, VolumeSpec } from "../../api/deploy_spec.ts";
-import { SvcError } from "../../base/errors.ts";
 import { posix } from "../../base/path.ts";
+import { refusalOf } from "../errors.ts";
 import { idOf } from "../ids.ts";
 import type { VolumeRecord } from "../volumes/record.ts";
 import { keptLabels, type MountPoint } from "./record.ts";
@@ -18,11 +18,14 @@ export interface Storage {
   warnings: string[];
 }
 
-const refuse = (what: string, why: string) =>
-  new SvcError(
-    "argument_invalid",
-    `Cannot create the container: ${what} cannot be honoured: ${why}`,
-  );
+const refuse = refusalOf("container");
+
+/** What a volume is made with, where that is not the usual. */
+const madeWith = ({ driver, driverOpts, labels }: Partial<VolumeRecord>): Partial<VolumeSpec> => ({
+  ...driver && driver !== "local" && { driver },
+  ...driverOpts && Object.keys(driverOpts).length > 0 && { driverOpts },
+  ...labels && Object.keys(labels).length > 0 && { labels: keptLabels(labels) },
+});
 
 /** Words of a bind that change nothing here. */
 const NEUTRAL = ["rw", "consistent", "cached", "delegated", "rprivate", "private", "copy"];
@@ -83,13 +86,7 @@ class Reading {
   }
 
   volume(name: string, target: string, readOnly: boolean, more: Partial<VolumeSpec> = {}): void {
-    const known = this.#options.volume(name);
-    const { driver, driverOpts, labels } = known ?? {};
-    const own = {
-      ...driver && driver !== "local" && { driver },
-      ...driverOpts && Object.keys(driverOpts).length > 0 && { driverOpts },
-      ...labels && Object.keys(labels).length > 0 && { labels: keptLabels(labels) },
-    };
+    const own = madeWith(this.#options.volume(name) ?? {});
     const spec = { name, target, ...readOnly && { readOnly }, ...own, ...more };
     this.result.volumes.push(spec);
     this.#point({
@@ -101,6 +98,11 @@ class Reading {
       Mode: readOnly ? "ro" : "z",
       RW: !readOnly,
     });
+  }
+
+  #copiesAnyway(at: string, word: string): void {
+    const why = "an empty volume gets what the image has there";
+    this.result.warnings.push(`${at}: ${word} has no effect: ${why}`);
   }
 
   unnamed(target: string, readOnly = false): void {
@@ -118,11 +120,7 @@ class Reading {
     if (parts.length > 3) throw refuse(at, "it has too many colons");
     const place = absolute(at, target);
     if (source.startsWith("/")) return this.bind(at, plain(source), place, words);
-    if (words.includes("nocopy")) {
-      this.result.warnings.push(
-        `${at}: nocopy has no effect: an empty volume gets what the image has there`,
-      );
-    }
+    if (words.includes("nocopy")) this.#copiesAnyway(at, "nocopy");
     this.volume(source, place, words.includes("ro"));
   }
 
@@ -141,28 +139,17 @@ class Reading {
     if (Type === "volume") {
       const { NoCopy, Subpath, Labels, DriverConfig } = mount.VolumeOptions ?? {};
       if (Subpath) throw refuse(at, "svc mounts a volume as a whole");
-      if (NoCopy) {
-        this.result.warnings.push(
-          `${at}: NoCopy has no effect: an empty volume gets what the image has there`,
-        );
-      }
+      if (NoCopy) this.#copiesAnyway(at, "NoCopy");
       if (!Source) return this.unnamed(target, ReadOnly);
-      const { Name: driver, Options: driverOpts } = DriverConfig ?? {};
-      return this.volume(Source, target, ReadOnly, {
-        ...driver && driver !== "local" && { driver },
-        ...driverOpts && Object.keys(driverOpts).length > 0 && { driverOpts },
-        ...Labels && Object.keys(Labels).length > 0 && { labels: keptLabels(Labels) },
-      });
+      const { Name: driver, Options } = DriverConfig ?? {};
+      const made = { driver, driverOpts: Options ?? {}, labels: Labels ?? {} };
+      return this.volume(Source, target, ReadOnly, madeWith(made));
     }
     if (Type === "tmpfs") {
       const { SizeBytes, Mode } = mount.TmpfsOptions ?? {};
-      return this.tmpfs(
-        target,
-        [
-          ...SizeBytes ? [`size=${SizeBytes}`] : [],
-          ...Mode ? [`mode=${(Mode & 0o7777).toString(8)}`] : [],
-        ].join(","),
-      );
+      const size = SizeBytes ? [`size=${SizeBytes}`] : [];
+      const mode = Mode ? [`mode=${(Mode & 0o7777).toString(8)}`] : [];
+      return this.tmpfs(target, [...size, ...mode].join(","));
     }
     throw refuse(at, `svc has no mounts of type ${Type || "none"}`);
   }

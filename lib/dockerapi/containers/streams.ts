@@ -5,6 +5,9 @@ import { parseDetachKeys, withoutKeys } from "../../base/detach_keys.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { Terminal } from "../../client/exec.ts";
 import type { Duplex } from "../../wire/duplex.ts";
+import { invalid } from "../errors.ts";
+import type { Call, Taking } from "../route.ts";
+import { isAtLeast } from "../versions.ts";
 
 /** What the bytes come behind where there is no terminal (Docker Engine API, "Stream format"). */
 export function framed(stream: "stdout" | "stderr", bytes: Uint8Array): Uint8Array {
@@ -34,7 +37,7 @@ function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
 
 /** The client's bytes as a stream, to their end. `keys`: those that detach; then `came` is called. */
 export function inputOf(
-  connection: Duplex,
+  connection: Pick<Duplex, "read">,
   keys: string | undefined,
   came: () => void,
 ): ReadableStream<Uint8Array> {
@@ -71,6 +74,19 @@ export class RemoteTerminal implements Terminal {
     this.#size = size;
     for (const listener of this.#listeners) listener();
   }
+}
+
+/** The type of a stream of output, for that version of the API. */
+export const streamType = ({ version }: Pick<Call, "version">, tty: boolean): Taking["type"] =>
+  tty || !isAtLeast(version, "1.42")
+    ? "application/vnd.docker.raw-stream"
+    : "application/vnd.docker.multiplexed-stream";
+
+/** Sets the terminal's size to that of the query. Throws `argument_invalid`. */
+export function resizeBy({ query }: Pick<Call, "query">, terminal: RemoteTerminal | undefined) {
+  const size = sizeOf([query.get("h"), query.get("w")]);
+  if (!size) throw invalid("Cannot resize: h and w are 1..65535");
+  terminal?.resize(size);
 }
 
 /** The size in the parameters `h` and `w`, or in a pair of rows and columns; undefined where there is none. */

@@ -1,8 +1,7 @@
 /** `GET /events`. */
-import { SvcError } from "../../base/errors.ts";
 import { sleep } from "../../base/sleep.ts";
 import type { DockerApi } from "../api.ts";
-import { type Filters, hasLabel, timeOf } from "../containers/filters.ts";
+import { checkFilters, filtered, type Filters, hasLabel, type Tests, timeOf } from "../filters.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import type { DockerEvent } from "./hub.ts";
 
@@ -14,7 +13,10 @@ const isActor =
     Type === type &&
     (ID === value || value.length >= 2 && ID.startsWith(value) || Attributes.name === value);
 
-const TESTS: Record<string, (event: DockerEvent, value: string) => boolean> = {
+/** Of these nothing is told. */
+const NEVER = ["daemon", "service", "node", "plugin", "secret", "config"];
+
+export const EVENT_TESTS: Tests<DockerEvent> = {
   type: ({ Type }, value) => Type === value,
   // "exec_create: sh" is exec_create, and "health_status: healthy" is health_status.
   event: ({ Action }, value) => Action === value || Action.split(":", 1)[0] === value,
@@ -24,23 +26,8 @@ const TESTS: Record<string, (event: DockerEvent, value: string) => boolean> = {
   volume: isActor("volume"),
   image: (event, value) => isActor("image")(event, value) || event.Actor.Attributes.image === value,
   scope: (_event, value) => value === "local",
-  daemon: () => false,
-  service: () => false,
-  node: () => false,
-  plugin: () => false,
-  secret: () => false,
-  config: () => false,
+  ...Object.fromEntries(NEVER.map((name) => [name, () => false])),
 };
-
-export function matches(event: DockerEvent, filters: Filters): boolean {
-  return [...filters].every(([name, values]) => {
-    const test = TESTS[name];
-    if (!test) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
-    return name === "label"
-      ? values.every((value) => test(event, value))
-      : values.some((value) => test(event, value));
-  });
-}
 
 async function* told(
   call: Call,
@@ -67,9 +54,9 @@ async function* told(
   );
   try {
     for (;;) {
-      for (const event of waiting.splice(0)) {
+      for (const event of filtered(waiting.splice(0), filters, EVENT_TESTS)) {
         if (until !== undefined && event.timeNano > until * 1e6) return;
-        if (matches(event, filters)) yield `${JSON.stringify(event)}\n`;
+        yield `${JSON.stringify(event)}\n`;
       }
       if (call.signal.aborted) return;
       const next = new Promise<"next">((resolve) => wake = () => resolve("next"));
@@ -85,9 +72,7 @@ async function* told(
 function events(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
   // A filter that there is not is refused before the stream begins.
-  for (const name of filters.keys()) {
-    if (!TESTS[name]) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
-  }
+  checkFilters(filters, Object.keys(EVENT_TESTS));
   return Promise.resolve({
     headers: { "content-type": "application/json" },
     stream: told(call, api, filters),

@@ -2,6 +2,8 @@
 import type { Credentials } from "../../remote/auth.ts";
 import { Registries } from "../../transfer/registries.ts";
 import type { DockerApi } from "../api.ts";
+import type { Call } from "../route.ts";
+import { registryAuth } from "./login.ts";
 import { ImageStore } from "./store.ts";
 
 /** Variables that say how to reach hosts. Logins come with docker's calls, never from this process's files. */
@@ -33,6 +35,12 @@ export function registriesFor(
     plainHTTP: [],
     signal,
   });
+}
+
+/** With the call's login for that host, and for no other. */
+export function registriesOf(api: DockerApi, call: Call, host: string): Registries {
+  const login = registryAuth(call.header("x-registry-auth"));
+  return registriesFor(api, call.signal, (asked) => asked === host ? login : undefined);
 }
 
 async function open(api: DockerApi): Promise<ImageAccess> {

@@ -1,10 +1,12 @@
 /** `docker tag`, `docker rmi` and `docker image prune`. */
-import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
+import { conflict, invalid, unsupported } from "../errors.ts";
+import { checkFilters, isTrue } from "../filters.ts";
+import { short } from "../ids.ts";
 import type { Answer, Call } from "../route.ts";
 import { imagesOf, registriesFor } from "./access.ts";
 import { copyTo, ownOrigin, PULLING } from "./copying.ts";
-import { checkFilters, filterImages } from "./filters.ts";
+import { filterImages } from "./filters.ts";
 import { shownName, type StoredName, storedName } from "./names.ts";
 import { type ImageStore, type StoredImage } from "./store.ts";
 
@@ -13,11 +15,11 @@ export async function tagImage(call: Call, api: DockerApi): Promise<Answer> {
   const { store, own } = await imagesOf(api);
   const image = await store.need(params.name, signal);
   const repo = query.get("repo");
-  if (!repo) throw new SvcError("argument_invalid", "Cannot tag: repo is missing");
+  if (!repo) throw invalid("Cannot tag: repo is missing");
   const tag = query.get("tag") || undefined;
   const to = storedName(tag === undefined ? repo : `${repo}:${tag}`, own);
   if (to.digest !== undefined) {
-    throw new SvcError("argument_invalid", "refusing to create a tag with a digest reference");
+    throw invalid("refusing to create a tag with a digest reference");
   }
   const registries = registriesFor(api, signal);
   const { origin, top } = await ownOrigin(registries, image, params.name, signal);
@@ -30,16 +32,14 @@ async function untag(store: ImageStore, name: StoredName, signal: AbortSignal): 
   await store.registry.deleteManifest(name.repository, name.tag ?? name.digest!, { signal });
 }
 
+const mustBeForced = ({ id }: StoredImage, why: string) =>
+  conflict(`conflict: unable to delete ${id.slice(7, 19)} (must be forced) - ${why}`);
+
 /** Throws `conflict` in docker's words for an image that a container was made of. */
 function refuseUsed({ containers }: DockerApi, image: StoredImage): void {
   const user = containers.records.find(({ imageId }) => imageId === image.id);
   if (!user) return;
-  throw new SvcError(
-    "conflict",
-    `conflict: unable to delete ${image.id.slice(7, 19)} (must be forced) - container ` +
-      `${user.id.slice(0, 12)} is using it`,
-    { help: "" },
-  );
+  throw mustBeForced(image, `container ${short(user.id)} is using it`);
 }
 
 /** All names of the image go. The server's collection of garbage takes what nothing names. */
@@ -74,14 +74,7 @@ export async function removeImage(call: Call, api: DockerApi): Promise<Answer> {
   }
   const repositories = new Set(image.names.map(({ repository }) => repository));
   if (byId && repositories.size > 1 && !call.flag("force")) {
-    throw new SvcError(
-      "conflict",
-      `conflict: unable to delete ${
-        image.id.slice(7, 19)
-      } (must be forced) - image is referenced ` +
-        "in multiple repositories",
-      { help: "" },
-    );
+    throw mustBeForced(image, "image is referenced in multiple repositories");
   }
   if (!call.flag("force")) refuseUsed(api, image);
   return { json: await removeAll(api, store, image, signal) };
@@ -92,11 +85,10 @@ export async function pruneImages(call: Call, api: DockerApi): Promise<Answer> {
   const { signal } = call;
   const filters = call.filters();
   checkFilters(filters, ["dangling", "label", "label!", "until"]);
-  if ((filters.get("dangling") ?? []).some((text) => ["0", "false"].includes(text))) {
-    throw new SvcError(
-      "unsupported",
+  if ((filters.get("dangling") ?? []).some((text) => !isTrue(text))) {
+    throw unsupported(
       "svc does not prune images that have names: who uses the server's registry is not known here",
-      { help: "remove them by name" },
+      "remove them by name",
     );
   }
   const { store } = await imagesOf(api);

@@ -1,5 +1,4 @@
 /** Copies of images between the server's registry and others, told as docker tells them. */
-import { SvcError } from "../../base/errors.ts";
 import type { ResolvedManifest } from "../../oci/image.ts";
 import type { Descriptor } from "../../oci/types.ts";
 import { copyImage, type CopyReporter } from "../../transfer/copy.ts";
@@ -8,6 +7,7 @@ import { RegistrySink } from "../../transfer/sink.ts";
 import type { Registries } from "../../transfer/registries.ts";
 import type { Tell } from "../messages.ts";
 import type { StoredName } from "./names.ts";
+import { noSuchImage } from "./store.ts";
 
 /** Blobs that are moved at once. */
 const JOBS = 4;
@@ -122,6 +122,6 @@ export async function ownOrigin(
 ): Promise<Pick<Copy, "origin" | "top">> {
   const source = registries.get();
   const top = await source.resolve(repository, root, { signal });
-  if (!top) throw new SvcError("not_found", `No such image: ${label}`, { help: "" });
+  if (!top) throw noSuchImage(label);
   return { origin: { source, repository, label, host: registries.serverHost }, top };
 }

@@ -1,13 +1,13 @@
 /** `POST /images/create`: an image of another registry becomes one of the server's. */
-import { SvcError } from "../../base/errors.ts";
+import type { SvcError } from "../../base/errors.ts";
 import { formatPlatform, hostPlatform, parsePlatform } from "../../oci/platform.ts";
 import { formatReference } from "../../oci/reference.ts";
 import type { DockerApi } from "../api.ts";
+import { isCode, notFound, unsupported } from "../errors.ts";
 import { streamed, type Tell } from "../messages.ts";
 import type { Answer, Call } from "../route.ts";
-import { imagesOf, registriesFor } from "./access.ts";
+import { imagesOf, registriesOf } from "./access.ts";
 import { copyTo, PULLING } from "./copying.ts";
-import { registryAuth } from "./login.ts";
 import { shownName, storedName, type UpstreamName, upstreamName } from "./names.ts";
 
 /** The name that the query means: `tag` may be a tag or a digest. */
@@ -23,10 +23,9 @@ function missing({ host, repository }: UpstreamName, cause?: unknown): SvcError 
   const name = host === "docker.io"
     ? repository.replace(/^library\//, "")
     : `${host}/${repository}`;
-  return new SvcError(
-    "not_found",
+  return notFound(
     `pull access denied for ${name}, repository does not exist or may require 'docker login'`,
-    { cause, help: "" },
+    cause,
   );
 }
 
@@ -42,42 +41,29 @@ class Pull {
     const { signal } = call;
     const { own, store } = await imagesOf(api);
     const upstream = upstreamName(name);
-    const login = registryAuth(call.header("x-registry-auth"));
     const to = storedName(name, own);
     if (own.includes(upstream.host)) return await this.#own(name);
-    const registries = registriesFor(
-      api,
-      signal,
-      (host) => host === upstream.host ? login : undefined,
-    );
+    const registries = registriesOf(api, call, upstream.host);
     const registry = registries.get(upstream.host);
     const tag = upstream.tag ?? (upstream.digest === undefined ? "latest" : undefined);
     const top = await registry.resolve(upstream.repository, upstream.digest ?? tag!, { signal })
       .catch((error) => {
-        const refused = error instanceof SvcError &&
-          (error.code === "unauthorized" || error.code === "denied");
-        throw refused ? missing(upstream, error) : error;
+        throw isCode(error, "unauthorized", "denied") ? missing(upstream, error) : error;
       });
     if (!top) {
       if (tag === undefined || !await this.#hasTags(registry.tags(upstream.repository))) {
         throw missing(upstream);
       }
       const full = formatReference({ registry: upstream.host, ...upstream, tag });
-      throw new SvcError("not_found", `manifest for ${full} not found: manifest unknown`, {
-        help: "",
-      });
+      throw notFound(`manifest for ${full} not found: manifest unknown`);
     }
     tell({ status: `Pulling from ${upstream.repository}`, id: tag ?? upstream.digest });
     const before = await store.byName(shownName(to), signal);
     const text = call.query.get("platform");
     const platform = formatPlatform(text ? parsePlatform(text) : hostPlatform());
     const label = formatReference({ registry: upstream.host, ...upstream, tag });
-    const origin = {
-      source: registry,
-      repository: upstream.repository,
-      host: upstream.host,
-      label,
-    };
+    const { host, repository } = upstream;
+    const origin = { source: registry, repository, host, label };
     // An image that is named by the digest of its index has to keep that index.
     const whole = upstream.digest !== undefined;
     const root = await copyTo({
@@ -117,9 +103,10 @@ class Pull {
 
 export async function pullImage(call: Call, api: DockerApi): Promise<Answer> {
   if (!call.query.get("fromImage")) {
-    throw new SvcError("unsupported", "svc cannot import a file system as an image", {
-      help: "build it with a Dockerfile: FROM scratch, ADD rootfs.tar /",
-    });
+    throw unsupported(
+      "svc cannot import a file system as an image",
+      "build it with a Dockerfile: FROM scratch, ADD rootfs.tar /",
+    );
   }
   const name = wantedName(call.query);
   upstreamName(name);

@@ -2,9 +2,8 @@
 import type { DockerApi } from "../api.ts";
 import { streamed, type Tell } from "../messages.ts";
 import type { Answer, Call } from "../route.ts";
-import { imagesOf, registriesFor } from "./access.ts";
+import { imagesOf, registriesOf } from "./access.ts";
 import { copyTo, ownOrigin, PUSHING } from "./copying.ts";
-import { registryAuth } from "./login.ts";
 import { shownName, type StoredName, storedName, upstreamName } from "./names.ts";
 import { noSuchImage } from "./store.ts";
 
@@ -18,12 +17,7 @@ async function push(api: DockerApi, call: Call, given: string, tell: Tell): Prom
   else for await (const each of store.registry.tags(repository, { signal })) tags.push(each);
   if (tags.length === 0) throw noSuchImage(given);
   const upstream = upstreamName(given);
-  const login = registryAuth(call.header("x-registry-auth"));
-  const registries = registriesFor(
-    api,
-    signal,
-    (host) => host === upstream.host ? login : undefined,
-  );
+  const registries = registriesOf(api, call, upstream.host);
   for (const each of tags) {
     const name: StoredName = { repository, tag: each };
     const image = await store.byName(shownName(name), signal);

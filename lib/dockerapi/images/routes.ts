@@ -1,14 +1,14 @@
 /** The routes of images. Where images are: the server's registry (names.ts). */
-import { SvcError } from "../../base/errors.ts";
 import { manifestKind } from "../../oci/manifest.ts";
 import type { Index } from "../../oci/types.ts";
 import type { DockerApi } from "../api.ts";
+import { unsupported } from "../errors.ts";
+import { checkFilters } from "../filters.ts";
 import type { Answer, ApiRoute, Call, Handler } from "../route.ts";
-import { imagesOf, registriesFor } from "./access.ts";
+import { imagesOf, registriesOf } from "./access.ts";
 import { pruneImages, removeImage, tagImage } from "./change.ts";
-import { checkFilters, filterImages } from "./filters.ts";
+import { filterImages } from "./filters.ts";
 import { loadImages } from "./load.ts";
-import { registryAuth } from "./login.ts";
 import { upstreamName } from "./names.ts";
 import { pullImage } from "./pull.ts";
 import { pushImage } from "./push.ts";
@@ -49,9 +49,7 @@ async function distribution(call: Call, api: DockerApi): Promise<Answer> {
   const { signal, params: { name } } = call;
   const { own } = await imagesOf(api);
   const { host, repository, tag, digest } = upstreamName(name);
-  const login = registryAuth(call.header("x-registry-auth"));
-  const registries = registriesFor(api, signal, (asked) => asked === host ? login : undefined);
-  const registry = registries.get(own.includes(host) ? undefined : host);
+  const registry = registriesOf(api, call, host).get(own.includes(host) ? undefined : host);
   const found = await registry.resolve(repository, digest ?? tag ?? "latest", { signal });
   if (!found) throw noSuchImage(name);
   const { descriptor, bytes } = found;
@@ -63,7 +61,7 @@ async function distribution(call: Call, api: DockerApi): Promise<Answer> {
 }
 
 const refused = (what: string, help: string): Handler => () =>
-  Promise.reject(new SvcError("unsupported", `svc cannot ${what}`, { help }));
+  Promise.reject(unsupported(`svc cannot ${what}`, help));
 
 export const IMAGE_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/images/json", handler: list },

@@ -1,10 +1,11 @@
 /** The images of the server's registry, as docker sees them: by id, by names, each on the server's platform. */
-import { isAbort, SvcError } from "../../base/errors.ts";
+import { isAbort } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
 import { manifestKind, parseManifest } from "../../oci/manifest.ts";
 import { hostPlatform, selectPlatform } from "../../oci/platform.ts";
 import { type Digest, type ImageConfig, type Manifest, MEDIA } from "../../oci/types.ts";
 import type { RemoteRegistry } from "../../remote/registry.ts";
+import { invalid, isCode, notFound } from "../errors.ts";
 import { shownName, type StoredName, storedName, UNNAMED } from "./names.ts";
 
 /** What one manifest says; it never changes. */
@@ -36,8 +37,7 @@ const MAX_CONFIG = 8 << 20;
 /** Manifests whose content is remembered. */
 const MAX_KEPT = 5000;
 
-export const noSuchImage = (name: string) =>
-  new SvcError("not_found", `No such image: ${name}`, { help: "" });
+export const noSuchImage = (name: string) => notFound(`No such image: ${name}`);
 
 export class ImageStore {
   /** `own`: hosts in image names that mean this registry. */
@@ -75,7 +75,7 @@ export class ImageStore {
     const id = /^(?:sha256:)?([0-9a-f]{2,64})$/.exec(text)?.[1];
     if (!text.startsWith("sha256:")) {
       const named = await this.byName(text, signal).catch((error) => {
-        if (id && error instanceof SvcError && error.code === "reference_invalid") return undefined;
+        if (id && isCode(error, "reference_invalid")) return undefined;
         throw error;
       });
       if (named) return named;
@@ -85,7 +85,7 @@ export class ImageStore {
       image.id.startsWith(`sha256:${id}`) || image.digest === `sha256:${id}`
     );
     if (matching.length > 1) {
-      throw new SvcError("argument_invalid", `multiple IDs found with provided prefix: ${id}`);
+      throw invalid(`multiple IDs found with provided prefix: ${id}`);
     }
     return matching[0];
   }

@@ -1,11 +1,10 @@
 /** Networks: the server's own, and those that were made here and that no container is on yet. */
 import type { NetworkStatus } from "../../api/workload.ts";
-import { SvcError } from "../../base/errors.ts";
-import { join } from "../../base/path.ts";
-import { listManaged, removeManaged } from "../../client/workloads.ts";
 import { givenLabels } from "../containers/record.ts";
 import type { DockerApi } from "../api.ts";
+import { invalid, notFound } from "../errors.ts";
 import { idOf } from "../ids.ts";
+import { listOnServer, removeFromServer } from "../managed.ts";
 import { Records } from "../records.ts";
 import type { NetworkRecord } from "./record.ts";
 
@@ -24,11 +23,6 @@ const predefined = (name: string): NetworkRecord => ({
   ...{ enableIPv6: false, options: {}, labels: {}, created: "1970-01-01T00:00:00Z" },
 });
 
-const unsupported = (error: unknown) => {
-  if (error instanceof SvcError && error.code === "unsupported") return [];
-  throw error;
-};
-
 export class Networks {
   readonly #api: DockerApi;
   readonly #records: Records<NetworkRecord>;
@@ -41,8 +35,7 @@ export class Networks {
   }
 
   static async open(api: DockerApi): Promise<Networks> {
-    const folder = join(api.folder, "networks");
-    return new Networks(api, await Records.open(folder, (text) => api.warn(text)));
+    return new Networks(api, await Records.open(api, "networks"));
   }
 
   /** What was made here under that name. */
@@ -73,8 +66,8 @@ export class Networks {
   }
 
   async all(signal?: AbortSignal): Promise<NetworkRecord[]> {
-    const listed = await listManaged(this.#api.client(signal), "networks").catch(unsupported);
-    this.#server = new Map(listed.map((one) => [one.name, one as NetworkStatus]));
+    const listed = await listOnServer(this.#api, "networks", signal);
+    this.#server = new Map(listed.map((one) => [one.name, one]));
     const names = new Set([
       ...Object.keys(PREDEFINED),
       ...this.#records.values().map(({ name }) => name),
@@ -90,7 +83,7 @@ export class Networks {
     const found = all.find(({ name, id }) => name === wanted || id === wanted) ??
       all.find(({ id }) => wanted.length >= 2 && id.startsWith(wanted));
     if (found) return found;
-    throw new SvcError("not_found", `network ${wanted} not found`);
+    throw notFound(`network ${wanted} not found`);
   }
 
   /**
@@ -102,9 +95,7 @@ export class Networks {
     if (wanted.length === 0) return;
     const there = new Set((await this.all(signal)).map(({ name }) => name));
     const missing = wanted.find((name) => !there.has(name));
-    if (missing !== undefined) {
-      throw new SvcError("argument_invalid", `network ${missing} not found`);
-    }
+    if (missing !== undefined) throw invalid(`network ${missing} not found`);
   }
 
   async save(record: NetworkRecord): Promise<void> {
@@ -112,11 +103,8 @@ export class Networks {
   }
 
   async remove({ name }: NetworkRecord): Promise<void> {
-    await removeManaged(this.#api.client(), "networks", name).catch((error) => {
-      // No container has been on it: the server never made it. Or it went with the last one.
-      const gone = error instanceof SvcError && ["not_found", "unsupported"].includes(error.code);
-      if (!gone) throw error;
-    });
+    // It may have gone with the last container on it, too.
+    await removeFromServer(this.#api, "networks", name);
     await this.#records.remove(name);
   }
 }

@@ -1,9 +1,10 @@
 /** The routes of networks. */
 import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
-import { hasLabel, prunable } from "../containers/filters.ts";
 import type { EndpointSettings } from "../containers/request.ts";
 import { isUp, type Seen, stateOf } from "../containers/seen.ts";
+import { conflict, invalid, refusalOf, unsupported } from "../errors.ts";
+import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
 import { idOf, newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { isPredefined } from "./networks.ts";
@@ -37,8 +38,6 @@ interface CreateNetwork {
     }
     | null;
 }
-
-const conflict = (message: string) => new SvcError("conflict", message, { help: "" });
 
 const usersOf = (all: readonly Seen[], name: string) =>
   all.filter(({ record }) => name in record.endpoints);
@@ -74,7 +73,7 @@ function shown(network: NetworkRecord, users: readonly Seen[]) {
   };
 }
 
-const TESTS: Record<string, (network: NetworkRecord, value: string) => boolean> = {
+const TESTS: Tests<NetworkRecord> = {
   name: ({ name }, value) => name.includes(value.replace(/^\^|\$$/g, "")) && exactly(name, value),
   id: ({ id }, value) => id.startsWith(value),
   driver: ({ driver }, value) => driver === value,
@@ -90,19 +89,11 @@ const exactly = (name: string, pattern: string) =>
 async function list(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
   const all = await api.containers.all(call.signal);
-  const networks = (await api.networks.all(call.signal)).filter((network) =>
-    [...filters].every(([name, values]) => {
-      if (name === "dangling") {
-        const unused = !isPredefined(network.name) && usersOf(all, network.name).length === 0;
-        return values.includes(String(unused)) || values.includes(unused ? "1" : "0");
-      }
-      const test = TESTS[name];
-      if (!test) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
-      return name === "label"
-        ? values.every((value) => test(network, value))
-        : values.some((value) => test(network, value));
-    })
-  );
+  const networks = filtered(await api.networks.all(call.signal), filters, {
+    ...TESTS,
+    dangling: ({ name }, value) =>
+      isTrue(value) === (!isPredefined(name) && usersOf(all, name).length === 0),
+  });
   // A list has no containers.
   return { json: networks.map((network) => shown(network, [])) };
 }
@@ -112,8 +103,7 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
   return { json: shown(network, usersOf(await api.containers.all(call.signal), network.name)) };
 }
 
-const refuse = (what: string, why: string) =>
-  new SvcError("argument_invalid", `Cannot create the network: ${what} cannot be honoured: ${why}`);
+const refuse = refusalOf("network");
 
 /** Options that docker's own tools set and that say what is so anyway. */
 const USUAL_OPTIONS = ["com.docker.network.bridge.name", "com.docker.network.enable_ipv4"];
@@ -121,7 +111,7 @@ const USUAL_OPTIONS = ["com.docker.network.bridge.name", "com.docker.network.ena
 function checkNetwork(request: CreateNetwork): void {
   const { Name = "", Ingress, ConfigOnly, ConfigFrom, EnableIPv4, IPAM, Scope = "" } = request;
   if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(Name)) {
-    throw new SvcError("argument_invalid", `invalid network name: ${Name}`);
+    throw invalid(`invalid network name: ${Name}`);
   }
   if (Ingress) throw refuse("Ingress", "there is no swarm");
   if (ConfigOnly || ConfigFrom?.Network) throw refuse("ConfigOnly", "there are no such networks");
@@ -198,11 +188,10 @@ async function prune(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
   const all = await api.containers.all(call.signal);
   const deleted: string[] = [];
-  for (const network of await api.networks.all(call.signal)) {
-    const { name, created, labels } = network;
-    if (isPredefined(name) || usersOf(all, name).length > 0) continue;
+  for (const network of filtered(await api.networks.all(call.signal), filters, PRUNE_TESTS)) {
+    const { name } = network;
     // Networks of deployments that svc's own clients made are theirs.
-    if (!api.networks.record(name) || !prunable({ created, labels }, filters)) continue;
+    if (usersOf(all, name).length > 0 || !api.networks.record(name)) continue;
     await api.networks.remove(network);
     tell(api, "destroy", network);
     deleted.push(name);
@@ -229,10 +218,9 @@ function changes(what: "connect" | "disconnect") {
     else delete endpoints[name];
     if (JSON.stringify(endpoints) === JSON.stringify(record.endpoints)) return {};
     if (stateOf(seen) !== "created" || record.instance !== undefined) {
-      throw new SvcError(
-        "unsupported",
+      throw unsupported(
         `Cannot ${what} ${record.name}: svc changes no networks of a container that was started`,
-        { help: "name its networks when it is made" },
+        "name its networks when it is made",
       );
     }
     await api.containers.reconnect(record, endpoints);

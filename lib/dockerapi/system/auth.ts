@@ -6,6 +6,7 @@ import { silent } from "../../base/log.ts";
 import type { Credentials } from "../../remote/auth.ts";
 import { Transport } from "../../remote/transport.ts";
 import type { DockerApi } from "../api.ts";
+import { invalid } from "../errors.ts";
 import type { Answer, Call } from "../route.ts";
 
 interface Login {
@@ -30,7 +31,7 @@ function isPlain({ client }: DockerApi, host: string): boolean {
 function credentialsOf({ username, password, identitytoken }: Login): Credentials {
   if (identitytoken) return { identityToken: identitytoken };
   if (username && password) return { username, password };
-  throw new SvcError("argument_invalid", "Cannot log in: there is no user with a password");
+  throw invalid("Cannot log in: there is no user with a password");
 }
 
 export async function auth(call: Call, api: DockerApi): Promise<Answer> {

@@ -5,6 +5,7 @@ import { rowOf } from "../containers/show.ts";
 import type { DockerApi } from "../api.ts";
 import { idOf } from "../ids.ts";
 import type { Answer, Call } from "../route.ts";
+import { shown, usersOf } from "../volumes/routes.ts";
 
 /** Members that clients read without looking whether they are there. */
 const DEFAULTS = {
@@ -71,8 +72,6 @@ export async function df(call: Call, api: DockerApi): Promise<Answer> {
     api.containers.all(call.signal),
     api.volumes.all(call.signal),
   ]);
-  const users = (name: string) =>
-    containers.filter(({ record }) => record.mounts.some((mount) => mount.Name === name)).length;
   return {
     json: {
       LayersSize: 0,
@@ -81,10 +80,9 @@ export async function df(call: Call, api: DockerApi): Promise<Answer> {
         ? containers.map((seen) => ({ ...rowOf(seen, api), SizeRw: 0, SizeRootFs: 0 }))
         : null,
       Volumes: wants("volume")
-        ? volumes.map(({ name, driver, labels, created, size }) => ({
-          ...{ Name: name, Driver: driver, Labels: labels, CreatedAt: created },
-          ...{ Mountpoint: `/volumes/${name}`, Options: null, Scope: "local" },
-          UsageData: { RefCount: users(name), Size: size ?? -1 },
+        ? volumes.map((volume) => ({
+          ...shown(volume),
+          UsageData: { RefCount: usersOf(containers, volume.name).length, Size: volume.size ?? -1 },
         }))
         : null,
       BuildCache: [],

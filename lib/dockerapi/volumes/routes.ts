@@ -1,11 +1,11 @@
 /** The routes of volumes. */
-import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
-import { hasLabel, prunable } from "../containers/filters.ts";
 import type { Seen } from "../containers/seen.ts";
+import { conflict, invalid, unless } from "../errors.ts";
+import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
 import { newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
-import type { ShownVolume } from "./volumes.ts";
+import { noSuchVolume, type ShownVolume } from "./volumes.ts";
 
 interface CreateVolume {
   Name?: string;
@@ -15,10 +15,12 @@ interface CreateVolume {
   ClusterVolumeSpec?: unknown;
 }
 
-const usersOf = (all: readonly Seen[], name: string) =>
+/** Containers that have it. */
+export const usersOf = (all: readonly Seen[], name: string) =>
   all.filter(({ record }) => record.mounts.some((mount) => mount.Name === name));
 
-const shown = ({ name, driver, driverOpts, labels, created }: ShownVolume) => ({
+/** As docker shows it. */
+export const shown = ({ name, driver, driverOpts, labels, created }: ShownVolume) => ({
   Name: name,
   Driver: driver,
   // A folder of the server, which is not told.
@@ -32,22 +34,13 @@ const shown = ({ name, driver, driverOpts, labels, created }: ShownVolume) => ({
 async function list(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
   const containers = await api.containers.all(call.signal);
-  const tests: Record<string, (volume: ShownVolume, value: string) => boolean> = {
+  const shownBy: Tests<ShownVolume> = {
     name: ({ name }, value) => name.includes(value),
     driver: ({ driver }, value) => driver === value,
     label: ({ labels }, value) => hasLabel(labels, value),
-    dangling: ({ name }, value) =>
-      ["1", "true"].includes(value) === (usersOf(containers, name).length === 0),
+    dangling: ({ name }, value) => isTrue(value) === (usersOf(containers, name).length === 0),
   };
-  const volumes = (await api.volumes.all(call.signal)).filter((volume) =>
-    [...filters].every(([name, values]) => {
-      const test = tests[name];
-      if (!test) throw new SvcError("argument_invalid", `invalid filter '${name}'`);
-      return name === "label"
-        ? values.every((value) => test(volume, value))
-        : values.some((value) => test(volume, value));
-    })
-  );
+  const volumes = filtered(await api.volumes.all(call.signal), filters, shownBy);
   return { json: { Volumes: volumes.map(shown), Warnings: null } };
 }
 
@@ -58,19 +51,17 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
 async function create(call: Call, api: DockerApi): Promise<Answer> {
   const request = await call.json<CreateVolume>() ?? {};
   if (request.ClusterVolumeSpec) {
-    throw new SvcError("argument_invalid", "Cannot create the volume: there is no swarm");
+    throw invalid("Cannot create the volume: there is no swarm");
   }
   const name = request.Name || newId();
   if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(name)) {
-    throw new SvcError("argument_invalid", `create ${name}: ${JSON.stringify(name)} is no name`);
+    throw invalid(`create ${name}: ${JSON.stringify(name)} is no name`);
   }
   const driver = request.Driver || "local";
   const known = (await api.volumes.all(call.signal)).find((one) => one.name === name);
   if (known) {
     if (known.driver === driver) return { status: 201, json: shown(known) };
-    throw new SvcError("conflict", `a volume named ${name} already exists with another driver`, {
-      help: "",
-    });
+    throw conflict(`a volume named ${name} already exists with another driver`);
   }
   const record = {
     ...{ name, driver, driverOpts: request.DriverOpts ?? {}, labels: request.Labels ?? {} },
@@ -87,12 +78,12 @@ async function remove(call: Call, api: DockerApi): Promise<Answer> {
   const volume = all.find((one) => one.name === name);
   if (!volume) {
     if (call.flag("force")) return { status: 204 };
-    throw new SvcError("not_found", `get ${name}: no such volume`);
+    throw noSuchVolume(name);
   }
   const users = usersOf(await api.containers.all(call.signal), name);
   if (users.length > 0) {
     const ids = users.map(({ record }) => record.id).join(", ");
-    throw new SvcError("conflict", `remove ${name}: volume is in use - [${ids}]`, { help: "" });
+    throw conflict(`remove ${name}: volume is in use - [${ids}]`);
   }
   await api.volumes.remove(name);
   api.events.tell("volume", "destroy", name, { driver: volume.driver });
@@ -101,22 +92,21 @@ async function remove(call: Call, api: DockerApi): Promise<Answer> {
 
 async function prune(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
-  const every = filters.get("all")?.some((value) => ["1", "true"].includes(value)) ?? false;
+  const every = filters.get("all")?.some(isTrue) ?? false;
   const containers = await api.containers.all(call.signal);
+  const tests: Tests<ShownVolume> = { ...PRUNE_TESTS, all: () => true };
   const deleted: string[] = [];
-  for (const { name, driver, created, labels } of await api.volumes.all(call.signal)) {
+  for (const { name, driver } of filtered(await api.volumes.all(call.signal), filters, tests)) {
     const isUsed = usersOf(containers, name).length > 0;
     // Without `all` only those that have no name of their own, as docker does it.
     const isUnnamed = /^[0-9a-f]{64}$/.test(name);
-    if (isUsed || !every && !isUnnamed || !prunable({ created, labels }, filters, ["all"])) {
-      continue;
-    }
+    if (isUsed || !every && !isUnnamed) continue;
     try {
       await api.volumes.remove(name);
     } catch (error) {
       // A deployment that svc's own clients made has it.
-      if (error instanceof SvcError && error.code === "conflict") continue;
-      throw error;
+      unless("conflict")(error);
+      continue;
     }
     api.events.tell("volume", "destroy", name, { driver });
     deleted.push(name);

@@ -1,16 +1,16 @@
 /** Volumes: the server's own, and those that were made here and that no container has yet. */
-import type { VolumeStatus } from "../../api/workload.ts";
-import { SvcError } from "../../base/errors.ts";
-import { join } from "../../base/path.ts";
-import { listManaged, removeManaged } from "../../client/workloads.ts";
 import { givenLabels } from "../containers/record.ts";
 import type { DockerApi } from "../api.ts";
+import { notFound } from "../errors.ts";
+import { listOnServer, removeFromServer } from "../managed.ts";
 import { Records } from "../records.ts";
 import type { VolumeRecord } from "./record.ts";
 
 export interface ShownVolume extends VolumeRecord {
   size?: number;
 }
+
+export const noSuchVolume = (name: string) => notFound(`get ${name}: no such volume`);
 
 export class Volumes {
   readonly #api: DockerApi;
@@ -22,8 +22,7 @@ export class Volumes {
   }
 
   static async open(api: DockerApi): Promise<Volumes> {
-    const folder = join(api.folder, "volumes");
-    return new Volumes(api, await Records.open(folder, (text) => api.warn(text)));
+    return new Volumes(api, await Records.open(api, "volumes"));
   }
 
   record(name: string): VolumeRecord | undefined {
@@ -31,10 +30,7 @@ export class Volumes {
   }
 
   async all(signal?: AbortSignal): Promise<ShownVolume[]> {
-    const listed = await listManaged(this.#api.client(signal), "volumes").catch((error) => {
-      if (error instanceof SvcError && error.code === "unsupported") return [];
-      throw error;
-    }) as VolumeStatus[];
+    const listed = await listOnServer(this.#api, "volumes", signal);
     const server: ShownVolume[] = listed.map(({ name, driver, createdAt, labels, size }) => ({
       ...{ name, driver: driver || "local", driverOpts: {}, labels: givenLabels(labels) },
       ...{ created: createdAt ?? "" },
@@ -49,7 +45,7 @@ export class Volumes {
   async find(wanted: string, signal?: AbortSignal): Promise<ShownVolume> {
     const found = (await this.all(signal)).find(({ name }) => name === wanted);
     if (found) return found;
-    throw new SvcError("not_found", `get ${wanted}: no such volume`);
+    throw noSuchVolume(wanted);
   }
 
   async save(record: VolumeRecord): Promise<void> {
@@ -58,11 +54,7 @@ export class Volumes {
 
   /** Throws `conflict` where a container has it. */
   async remove(name: string): Promise<void> {
-    await removeManaged(this.#api.client(), "volumes", name).catch((error) => {
-      // No container has had it: the server never made it.
-      const gone = error instanceof SvcError && ["not_found", "unsupported"].includes(error.code);
-      if (!gone) throw error;
-    });
+    await removeFromServer(this.#api, "volumes", name);
     await this.#records.remove(name);
   }
 }

@@ -1,10 +1,11 @@
 /** Blobs through a mirror: from the store, from a running fetch, or from a new one. */
+import { waitFor } from "../../base/wait_for.ts";
 import { parseDigest } from "../../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../../oci/image.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { LookOptions } from "../view.ts";
 import { BlobFlight } from "./blob_flight.ts";
-import { Flights, waitFor } from "./flights.ts";
+import { Flights } from "./flights.ts";
 import { type MirrorContext, probeSignal, PUSH_MS } from "./options.ts";
 import { Recent } from "./recent.ts";
 import { Spool } from "./spool.ts";

@@ -1,18 +1,5 @@
 /** Requests to an upstream: each is made once, however many callers wait for its answer. */
-
-/** The promise's result, or the signal's reason; the work goes on for other callers. */
-export async function waitFor<T>(work: Promise<T>, signal?: AbortSignal): Promise<T> {
-  if (!signal) return await work;
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal.reason);
-  if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
-}
+import { waitFor } from "../../base/wait_for.ts";
 
 export class Flights<T> {
   #running = new Map<string, Promise<T>>();

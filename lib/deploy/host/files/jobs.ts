@@ -1,5 +1,6 @@
 /** Work on files of workloads, in Workers. */
 import { asSvcError, SvcError } from "../../../base/errors.ts";
+import { waitFor } from "../../../base/wait_for.ts";
 import { giveWorker, takeWorker } from "../../../base/worker_pool.ts";
 import type { FileStat } from "../../caps.ts";
 import { within } from "../within.ts";
@@ -179,7 +180,7 @@ export async function unpackFiles(
       let read: ReadableStreamReadResult<Uint8Array>;
       try {
         signal?.throwIfAborted();
-        read = await aborted(reader.read(), signal);
+        read = await waitFor(reader.read(), signal);
       } catch (error) {
         broken = { error };
         return controller.error(new Error("the archive broke off"));
@@ -206,14 +207,4 @@ export async function unpackFiles(
     signal?.removeEventListener("abort", job.leave);
     reader.cancel().catch(() => {/* what broke it has been told */});
   }
-}
-
-/** The promise, or the signal's reason. */
-function aborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
-  if (!signal) return promise;
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
 }

@@ -1,0 +1,28 @@
+/** Errors of the Docker API. Docker's clients show one line: where the message is docker's own, it is all of it. */
+import { type ErrorCode, SvcError } from "../base/errors.ts";
+
+/** True for an error of one of these codes. */
+export const isCode = (error: unknown, ...codes: ErrorCode[]): error is SvcError =>
+  error instanceof SvcError && codes.includes(error.code);
+
+/** For `catch`: such an error is no failure. Throws others. */
+export const unless = (...codes: ErrorCode[]) => (error: unknown): void => {
+  if (!isCode(error, ...codes)) throw error;
+};
+
+/** In docker's own words. */
+export const conflict = (message: string): SvcError =>
+  new SvcError("conflict", message, { help: "" });
+
+export const invalid = (message: string, cause?: unknown): SvcError =>
+  new SvcError("argument_invalid", message, { cause });
+
+/** What of a request for a container or a network is not done. */
+export const refusalOf = (kind: "container" | "network") => (what: string, why: string): SvcError =>
+  invalid(`Cannot create the ${kind}: ${what} cannot be honoured: ${why}`);
+
+export const notFound = (message: string, cause?: unknown): SvcError =>
+  new SvcError("not_found", message, { cause, help: "" });
+
+export const unsupported = (message: string, help: string): SvcError =>
+  new SvcError("unsupported", message, { help });
