@@ -17,7 +17,7 @@ export const LIMITS = {
   expanded: 16 << 20,
   /** Layers of one file system; overlayfs takes no more. */
   layers: 500,
-  /** Milliseconds of planning, without waiting for registries. */
+  /** Milliseconds of processor time for one plan. */
   time: 10_000,
   /** Megabytes of memory for one plan. */
   megabytes: 384,

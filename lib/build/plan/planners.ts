@@ -10,6 +10,9 @@ import type { PlannedContext } from "./plan.ts";
 import { type FromPlanWorker, type PlanJob, type ToPlanWorker, wireError } from "./plan_wire.ts";
 import type { PlannedTree } from "./planned_tree.ts";
 
+/** Milliseconds between two looks at a Worker that has worked for almost as long as it may. */
+const LOOK_MS = 1000;
+
 export interface PlanningOptions {
   images: Pick<ImageResolver, "resolve">;
   /** The trees for the job's named contexts. */
@@ -65,6 +68,12 @@ export class Planners implements Disposable {
   }
 }
 
+/** Milliseconds of processor time of a Worker: how long others kept the processor is not in it. */
+async function worked(worker: BoundedWorker): Promise<number> {
+  const { user, system } = await worker.cpuUsage();
+  return (user + system) / 1000;
+}
+
 /** One job of a Worker. */
 class Planning implements Disposable {
   #worker: BoundedWorker;
@@ -77,8 +86,10 @@ class Planning implements Disposable {
   /** Images that the Worker asked for, by the number of the request. */
   #images = new Map<number, ResolvedImage>();
   #open = 0;
-  #left: number;
-  #since = 0;
+  /** Milliseconds that the Worker may work, that it had worked before, and that it has worked since. */
+  readonly #limit: number;
+  readonly #before: Promise<number>;
+  #worked = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -90,7 +101,9 @@ class Planning implements Disposable {
     this.#worker = worker;
     this.#job = job;
     this.#options = options;
-    this.#left = limits.time;
+    this.#limit = limits.time;
+    this.#before = worked(worker);
+    this.#before.catch(() => {/* the Worker has ended, which it tells itself */});
     // The Worker may fail before anybody awaits the answer.
     this.#answer.promise.catch(() => {});
     worker.on("message", this.#receive);
@@ -107,7 +120,7 @@ class Planning implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
+    this.#stop();
     this.#options.signal.removeEventListener("abort", this.#abort);
     this.#worker.off("message", this.#receive);
     this.#worker.off("error", this.#failed);
@@ -119,18 +132,35 @@ class Planning implements Disposable {
     this.#worker.postMessage(message);
   }
 
-  /** Starts the clock. It stops while the Worker waits for an image. */
+  /** Looks at the Worker from now on. It is let be while it waits for an image. */
   #run(): void {
-    this.#since = performance.now();
-    this.#timer = setTimeout(() => {
-      // A Worker that ran out of memory does not answer either.
-      this.#answer.reject(this.#tooMuch());
-    }, this.#left);
+    this.#lookAfter(Math.max(1, this.#limit - this.#worked));
   }
 
   #rest(): void {
+    this.#stop();
+    void this.#look().catch(() => {/* the Worker has ended, which it tells itself */});
+  }
+
+  #stop(): void {
     clearTimeout(this.#timer);
-    this.#left = Math.max(1, this.#left - (performance.now() - this.#since));
+    this.#timer = undefined;
+  }
+
+  #lookAfter(ms: number): void {
+    const timer = this.#timer = setTimeout(async () => {
+      const goesOn = await this.#look().catch(() => false);
+      if (this.#timer !== timer) return;
+      if (goesOn) this.#lookAfter(Math.max(LOOK_MS, this.#limit - this.#worked));
+      else this.#answer.reject(this.#tooMuch());
+    }, ms);
+  }
+
+  /** False: it has worked for as long as it may, or no more since the last look: it ran out of memory. */
+  async #look(): Promise<boolean> {
+    const before = this.#worked;
+    this.#worked = await worked(this.#worker) - await this.#before;
+    return this.#worked > before && this.#worked < this.#limit;
   }
 
   #tooMuch(): SvcError {
