@@ -4,7 +4,6 @@ import { run, runOk } from "../base/process.ts";
 import { BridgeRules } from "./bridge_rules.ts";
 import type { CniConfig, CniPlugins, CniResult } from "./cni.ts";
 import { forwardIPv6 } from "./forwarding6.ts";
-import { readTables } from "./rule_tables.ts";
 import { foreignRoute, hostRoutes } from "./subnets.ts";
 import { foreignRoute6, hostRoutes6 } from "./subnets6.ts";
 
@@ -75,10 +74,7 @@ export class BridgeDriver {
   #rules: BridgeRules;
   /** When each bridge's rules were last checked. */
   #looked = new Map<string, number>();
-
   #tell: (text: string) => void;
-  /** False: the CNI plugin `firewall` had let nobody through when this was looked for. */
-  #exceptions: boolean | undefined;
 
   /**
    * `resolver`: the host answers the containers' DNS on the bridges. `tell`: called where a setting of the whole
@@ -185,13 +181,6 @@ export class BridgeDriver {
 
   /** Idempotent, also where the namespace is gone. */
   async detach(network: BridgeNetwork, endpoint: Endpoint, result?: CniResult): Promise<void> {
-    const config = { name: network.name, type: "firewall" };
-    // The container's exceptions from filtered forwarding, made by earlier versions of the server. Without its
-    // chain the plugin has made none, and nobody calls it any more.
-    this.#exceptions ??= await exceptionLines().then((lines) => lines.length > 0);
-    if (result?.ips && this.#exceptions && await hasException(result.ips)) {
-      await this.plugins.del({ ...endpoint, config, prevResult: result });
-    }
     await this.plugins.del({ ...endpoint, config: this.#config(network), prevResult: result });
   }
 
@@ -224,29 +213,6 @@ export class BridgeDriver {
     const both = await isIPv6On(network);
     await runOk("Cannot remove a network", "ip", ["link", "delete", network.bridge]);
     await this.#rules.remove(network, { both });
-  }
-
-  /** Removes the portmap plugin's rules for published ports, made by earlier versions of the server. Idempotent. */
-  async unmap(
-    network: BridgeNetwork,
-    endpoint: Endpoint,
-    prevResult: CniResult,
-    ports: readonly PublishedPort[],
-  ): Promise<void> {
-    const portMappings = ports.map(({ hostIP, host: hostPort, container, protocol }) => ({
-      hostIP,
-      hostPort,
-      containerPort: container,
-      protocol,
-    }));
-    const config = {
-      name: network.name,
-      type: "portmap",
-      snat: false,
-      capabilities: { portMappings: true },
-      runtimeConfig: { portMappings },
-    };
-    await this.plugins.del({ ...endpoint, config, prevResult });
   }
 }
 
@@ -304,19 +270,6 @@ async function hasAddress6(bridge: string): Promise<boolean> {
     const words = line.trim().split(/\s+/);
     return words[5] === bridge && !words[0].startsWith("fe80");
   });
-}
-
-async function exceptionLines(): Promise<string[]> {
-  const tables = await readTables(4, { table: "filter" });
-  return (tables.get("filter") ?? []).filter((line) => line.startsWith("-A CNI-FORWARD "));
-}
-
-/** True where the CNI plugin `firewall` has let one of the addresses through. */
-async function hasException(ips: readonly { address: string }[]): Promise<boolean> {
-  const lines = await exceptionLines();
-  return ips.some(({ address }) =>
-    lines.some((line) => line.includes(` ${address.split("/")[0]}/32 `))
-  );
 }
 
 /** Isolates the port: its frames go to the bridge only, not to other isolated ports. */

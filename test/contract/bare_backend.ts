@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { readJson } from "../../lib/base/fs.ts";
 import { run } from "../../lib/base/process.ts";
-import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { hostPaths } from "../../lib/deploy/host/paths.ts";
 import { rotateLog } from "../../lib/deploy/host/log_file.ts";
@@ -270,51 +269,6 @@ export function bareDetails(
       assert.notEqual(status.instances[0].pid, pid);
     },
   );
-
-  withName("what an earlier version published is taken over", "earlier", async (name) => {
-    const port = freePort();
-    const ports = [`127.0.0.1:${port}:8080`];
-    const script =
-      'mkdir /tmp/www; echo "$HOSTNAME" > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www';
-    const command = ["sh", "-c", script];
-    await backend().apply(quickSpec(name, image, { replicas: 2, ports, command }));
-    await answers(port, `${name}-0`);
-    const plugins = new CniPlugins(cniDirs());
-    let id = "";
-    await under.reopen(async () => {
-      const path = bare("deployments", `${name}.json`);
-      const record = JSON.parse(await Deno.readTextFile(path));
-      const [first, second] = record.instances;
-      id = first.endpoint ?? first.key;
-      const [{ network, ifname, result }] = first.networks;
-      const netns = first.endpoint ? bare("spares", first.endpoint) : bare("netns", first.key);
-      const portMappings = first.ports.map((
-        one: { hostIP: string; host: number; container: number; protocol: string },
-      ) => ({ ...one, hostPort: one.host, containerPort: one.container }));
-      await plugins.add({
-        containerId: id,
-        netns,
-        ifname,
-        config: {
-          name: network.name,
-          type: "portmap",
-          snat: false,
-          capabilities: { portMappings: true },
-          runtimeConfig: { portMappings },
-        },
-        prevResult: result,
-      });
-      Object.assign(first, { published: true });
-      Object.assign(second, { published: false, ports: [] });
-      await Deno.writeTextFile(path, JSON.stringify(record));
-      await dropPorts(portChain);
-      assert.equal(await get(port), `${name}-0`, "by the plugin's rules");
-      assert.equal(await get(port), `${name}-0`);
-    });
-    const seen = new Set([await get(port), await get(port)]);
-    assert.deepEqual([...seen].sort(), [`${name}-0`, `${name}-1`]);
-    assert.ok(!(await run("iptables", ["-w", "-t", "nat", "-S"])).stdout.includes(`"${id}"`));
-  });
 
   withName(
     "a namespace made ahead is taken, and survives restarts with its taker",

@@ -19,7 +19,7 @@ const CONFIG = join(import.meta.dirname!, "../../deno.json");
 
 /** What the server runs, and its runtime. */
 const PROGRAMS = ["conmon", "unshare", "umount", "iptables-save", "iptables-restore", "ip", "cp"];
-const PLUGINS = ["bridge", "host-local", "loopback", "firewall", "portmap"];
+const PLUGINS = ["bridge", "host-local", "loopback"];
 
 /** Counts the calls of all programs, and kills the server at the chosen one, which it does not do then. */
 const step = (folder: string, program: string) =>

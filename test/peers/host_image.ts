@@ -60,7 +60,7 @@ export async function importHostImage(options: HostImageOptions): Promise<void> 
   };
   // The launcher carries Deno itself, and not its libraries.
   const libraries = await librariesOf(Deno.execPath());
-  const plugins = ["bridge", "host-local", "loopback", "portmap", "firewall"]
+  const plugins = ["bridge", "host-local", "loopback"]
     .map((plugin) => `/usr/lib/cni/${plugin}`);
   for (const wanted of [...PROGRAMS, ...plugins, ...libraries, ...programs]) {
     const path = found(wanted);

@@ -17,7 +17,7 @@ export async function worksHere(
     await Promise.all([
       checkHost(),
       ...[runtime, "conmon"].map((name) => requireProgram(name, name)),
-      ...["bridge", "host-local", "portmap"].map((name) => plugins.find(name)),
+      ...["bridge", "host-local"].map((name) => plugins.find(name)),
     ]);
     return true;
   } catch (error) {

@@ -83,15 +83,4 @@ export class Attachments {
       ? hasNetns(this.path(instance))
       : Promise.resolve(true);
   }
-
-  /** Removes rules that the portmap plugin made for an earlier version of the server. */
-  async unmap(
-    instance: AttachedInstance & Pick<InstanceRecord, "ports">,
-    networks: readonly NetworkAttachment[],
-  ): Promise<void> {
-    const first = networks.find(({ network }) => !network.internal);
-    if (!first) return;
-    const endpoint = this.#endpoint(instance, first.ifname);
-    await this.#bridges.unmap(first.network, endpoint, first.result, instance.ports);
-  }
 }

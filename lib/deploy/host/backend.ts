@@ -30,7 +30,9 @@ import { agreeOnInternal, NetworkTable } from "./networks.ts";
 import { type HostParts, hostParts } from "./parts.ts";
 import { PublishedPorts } from "./published_ports.ts";
 import { reconcile } from "./reconcile.ts";
-import { type DeploymentRecord, emptyRecord, RecordStore } from "./record.ts";
+import { JsonRecords } from "../json_records.ts";
+import { emptyRecord } from "../record.ts";
+import type { DeploymentRecord, DeploymentRecords } from "./record.ts";
 import type { Resolvers } from "./resolvers.ts";
 import { Spares } from "./spares.ts";
 import { WayOut } from "./way_out.ts";
@@ -63,7 +65,7 @@ class HostBackend implements DeployBackend {
   readonly name: string;
   readonly caps: DeployBackend["caps"];
   #options: HostBackendOptions;
-  #records: RecordStore;
+  #records: DeploymentRecords;
   #deployments = new Deployments();
   #locks = new KeyedMutex();
   #networks: NetworkTable;
@@ -95,7 +97,7 @@ class HostBackend implements DeployBackend {
     const { binds } = parts;
     this.name = name;
     this.#options = options;
-    this.#records = new RecordStore(paths.deployments);
+    this.#records = new JsonRecords<DeploymentRecord>(paths.deployments);
     this.#networks = new NetworkTable(paths.networks, subnetBase);
     this.#bridges = bridges;
     this.#resolvers = resolvers;
@@ -164,10 +166,7 @@ class HostBackend implements DeployBackend {
       ...{ paths, log, base: config.cniSubnetBase },
       removeNetwork: (network) => this.#bridges.removeNetwork(network),
     });
-    if (records.length === 0) return;
-    await this.#changed(async () => {
-      await Promise.all(this.#deployments.all.map((deployment) => deployment.unmap()));
-    });
+    if (records.length > 0) await this.#changed();
   }
 
   #deployment(record: DeploymentRecord): Deployment {

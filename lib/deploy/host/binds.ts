@@ -8,9 +8,7 @@ import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { ensureDir } from "../../base/fs.ts";
 import { openSource } from "../bind_policy.ts";
-import { decodeDocument, encodeDocument } from "../../runtime/document.ts";
 import type { SpecMount } from "../../runtime/mounts.ts";
-import type { RuntimeSpec } from "../../runtime/spec.ts";
 import { S_IFDIR, S_IFMT, statFd } from "../../sys/files.ts";
 import { mount, MS, unmount } from "../../sys/mount.ts";
 
@@ -51,7 +49,7 @@ export class BindMounts {
   }
 
   /** Mounts the sources for the engine, until the result is disposed of. Throws as {@linkcode check}. */
-  async place(key: string, spec: DeploySpec, bundle: string): Promise<AsyncDisposable> {
+  async place(key: string, spec: DeploySpec): Promise<AsyncDisposable> {
     const remove = () => this.remove(key);
     if (spec.mounts.length > 0) {
       await remove();
@@ -66,28 +64,12 @@ export class BindMounts {
           // Private: unmounting this place must not unmount anything below the source.
           mount("none", place, "", MS.PRIVATE | MS.REC);
         }
-        await this.#tell(key, spec, bundle);
       } catch (error) {
         await remove();
         throw error;
       }
     }
     return { [Symbol.asyncDispose]: remove };
-  }
-
-  /** Bundles of earlier versions name the sources themselves: puts the places there instead. */
-  async #tell(key: string, spec: DeploySpec, bundle: string): Promise<void> {
-    const path = join(bundle, "config.json");
-    // Our own: the bundle's document.
-    const document = decodeDocument<RuntimeSpec>(await Deno.readTextFile(path));
-    let changed = false;
-    for (const { source, target } of this.mounts(key, spec)) {
-      const entry = document.mounts.find((one) => one.destination === target);
-      if (!entry || entry.source === source) continue;
-      entry.source = source!;
-      changed = true;
-    }
-    if (changed) await Deno.writeTextFile(path, encodeDocument(document), { mode: 0o600 });
   }
 
   /** Removes the mounts of a start; a mount that cannot be removed stays, with its place. Missing is fine. */

@@ -11,7 +11,7 @@ import { SvcError } from "../../base/errors.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { Instance } from "./instance.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
-import type { DeploymentRecord, InstanceRecord, RecordStore } from "./record.ts";
+import type { DeploymentRecord, DeploymentRecords, InstanceRecord } from "./record.ts";
 
 export interface DeploymentHooks extends Pick<InstanceHooks, "attached" | "moved" | "changed"> {
   /** Called with the events of its instances. */
@@ -26,14 +26,14 @@ export class Deployment {
   /** Names of networks that are being set up for the deployment: no instance's record names them yet. */
   joining: readonly string[] = [];
   #parts: InstanceParts;
-  #records: RecordStore;
+  #records: DeploymentRecords;
   #hooks: DeploymentHooks;
   #saving = new Mutex();
   #removed = false;
 
   constructor(
     parts: InstanceParts,
-    records: RecordStore,
+    records: DeploymentRecords,
     record: DeploymentRecord,
     hooks: DeploymentHooks,
   ) {
@@ -191,12 +191,6 @@ export class Deployment {
       }));
       await this.#records.save(this.#record);
     });
-  }
-
-  /** Removes the portmap plugin's rules of an earlier server: the server writes the rules itself now. */
-  async unmap(): Promise<void> {
-    const had = await Promise.all(this.#instances.map((instance) => instance.unmap()));
-    if (had.includes(true)) await this.save();
   }
 
   forget(): Promise<void> {

@@ -220,11 +220,6 @@ export class Instance {
     await this.#begin(process);
   }
 
-  /** Removes the portmap plugin's rules. True where there were any. */
-  unmap(): Promise<boolean> {
-    return this.#attached.unmap();
-  }
-
   async #begin(process: ProcessIdentity): Promise<void> {
     await this.#parts.engine.start(this.made.key);
     const startedAt = new Date().toISOString();

@@ -5,7 +5,8 @@
 import { LONGEST_DELAY } from "../restarts.ts";
 import { Deployment } from "./deployment.ts";
 import { type HostParts, hostParts } from "./parts.ts";
-import { RecordStore } from "./record.ts";
+import { JsonRecords } from "../json_records.ts";
+import type { DeploymentRecord } from "./record.ts";
 
 /** Milliseconds that are waited for a restart here; a longer time is the caller's to wait. */
 const SHORT = 150;
@@ -22,7 +23,7 @@ export async function keepInstance(
   options: HostParts & { key: string },
 ): Promise<number | undefined> {
   const { key, engine, paths } = options;
-  const records = new RecordStore(paths.deployments);
+  const records = new JsonRecords<DeploymentRecord>(paths.deployments);
   const isMeant = (one: { key: string }) => one.key === key;
   const record = (await records.load()).find(({ instances }) => instances.some(isMeant));
   // What was stopped on purpose, half made or being replaced is the server's to decide.

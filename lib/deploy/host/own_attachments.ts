@@ -14,19 +14,17 @@ export class OwnAttachments {
   #made: Readonly<MadeRecord>;
   #spec: DeploySpec;
   #networks: NetworkAttachment[];
-  #mapped: boolean;
 
   constructor(
     parts: Parts,
     made: Readonly<MadeRecord>,
-    { networks, published }: Pick<InstanceRecord, "networks" | "published">,
+    { networks }: Pick<InstanceRecord, "networks">,
     spec: DeploySpec,
   ) {
     this.#parts = parts;
     this.#made = made;
     this.#spec = spec;
     this.#networks = networks;
-    this.#mapped = published === true;
   }
 
   get networks(): NetworkAttachment[] {
@@ -34,8 +32,8 @@ export class OwnAttachments {
   }
 
   /** Its part of the instance's record. */
-  get record(): Pick<InstanceRecord, "networks" | "published"> {
-    return { networks: this.#networks, ...(this.#mapped && { published: true }) };
+  get record(): Pick<InstanceRecord, "networks"> {
+    return { networks: this.#networks };
   }
 
   /** Makes the namespace with its networks; `ready` is called once the namespace exists. */
@@ -107,17 +105,8 @@ export class OwnAttachments {
   /** Removes them and the namespace. Idempotent. */
   async disconnect(): Promise<void> {
     await this.#parts.companions?.stop(this.#made.key);
-    await this.unmap();
     await this.#parts.namespaces.closed(this.#made.key);
     await this.#parts.attachments.remove(this.#made, this.#networks);
     this.#networks = [];
-  }
-
-  /** Removes the portmap plugin's rules, which the server's own rules replace. True where there were any. */
-  async unmap(): Promise<boolean> {
-    if (!this.#mapped) return false;
-    await this.#parts.attachments.unmap(this.#made, this.#networks);
-    this.#mapped = false;
-    return true;
   }
 }

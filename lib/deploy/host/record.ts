@@ -1,7 +1,8 @@
 /** Records of a host's deployments. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
-import { JsonRecords } from "../json_records.ts";
+import type { JsonRecords } from "../json_records.ts";
+import type { BaseRecord } from "../record.ts";
 import type { AttachedMount } from "../backend.ts";
 import type { Roles } from "../caretakers.ts";
 import type { ContainerPlan } from "../container_config.ts";
@@ -67,8 +68,6 @@ export interface InstanceRecord extends MadeRecord {
   spec?: DeploySpec;
   /** Its attachments; filled in once they are known. */
   networks: NetworkAttachment[];
-  /** The portmap plugin leads its ports to it: from versions before the server wrote the rules itself. */
-  published?: boolean;
   process?: ProcessIdentity;
   /** Its processes are frozen. */
   paused?: boolean;
@@ -83,56 +82,6 @@ export interface InstanceRecord extends MadeRecord {
   message?: string;
 }
 
-export interface DeploymentRecord {
-  version: 1;
-  name: string;
-  spec: DeploySpec;
-  /** Hash of the spec and the image's digest: equal means unchanged. */
-  hash: string;
-  image: string;
-  imageDigest: string;
-  /** Stopped on purpose. */
-  stopped: boolean;
-  /** Being deleted. */
-  deleting: boolean;
-  createdAt: string;
-  updatedAt: string;
-  warnings: string[];
-  error?: string;
-  instances: InstanceRecord[];
-}
+export type DeploymentRecord = BaseRecord<InstanceRecord>;
 
-/** The record of a deployment that has no instances yet. */
-export function emptyRecord(spec: DeploySpec): DeploymentRecord {
-  const now = new Date().toISOString();
-  return {
-    version: 1,
-    name: spec.name,
-    spec,
-    hash: "",
-    image: spec.image,
-    imageDigest: "",
-    stopped: false,
-    deleting: false,
-    createdAt: now,
-    updatedAt: now,
-    warnings: [],
-    instances: [],
-  };
-}
-
-/** Records of earlier versions name the ports at the first replica only: copies them to the others. */
-function givePorts({ instances }: DeploymentRecord): void {
-  if (!instances.some(({ published }) => published !== undefined)) return;
-  const ready = instances.filter(({ phase }) => phase === "ready");
-  const ports = ready.find(({ replica }) => replica === 0)?.ports ?? [];
-  for (const one of ready) one.ports = ports;
-}
-
-export class RecordStore extends JsonRecords<DeploymentRecord> {
-  override async load(): Promise<DeploymentRecord[]> {
-    const records = await super.load();
-    for (const record of records) givePorts(record);
-    return records;
-  }
-}
+export type DeploymentRecords = JsonRecords<DeploymentRecord>;

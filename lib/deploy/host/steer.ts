@@ -39,7 +39,7 @@ export async function createContainer(
   },
 ): Promise<ProcessIdentity> {
   const { image, tty, stdinOpen, labels: ofSpec } = spec;
-  const sources = await binds.place(key, spec, bundle);
+  const sources = await binds.place(key, spec);
   const labels = { deployment, replica, ofSpec };
   try {
     await using _variables = await secretVariables(bundle, secretEnv);

@@ -7,6 +7,7 @@ import type {
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import type { JsonRecords } from "../../../../lib/deploy/json_records.ts";
+import { emptyRecord } from "../../../../lib/deploy/record.ts";
 import {
   deploymentState,
   type Inspected,
@@ -16,25 +17,6 @@ import {
 } from "./inspect.ts";
 import { type EngineRecord, instanceId, type InstanceRecord } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
-
-function emptyRecord(spec: DeploySpec): EngineRecord {
-  const now = new Date().toISOString();
-  return {
-    version: 1,
-    name: spec.name,
-    spec,
-    hash: "",
-    image: spec.image,
-    imageDigest: "",
-    stopped: false,
-    deleting: false,
-    createdAt: now,
-    updatedAt: now,
-    warnings: [],
-    ports: [],
-    instances: [],
-  };
-}
 
 export interface DeploymentParts {
   watch: EngineWatch;
@@ -57,7 +39,7 @@ export class Deployment {
   }
 
   static fresh(parts: DeploymentParts, spec: DeploySpec): Deployment {
-    return new Deployment(parts, emptyRecord(spec));
+    return new Deployment(parts, { ...emptyRecord<InstanceRecord>(spec), ports: [] });
   }
 
   get name(): string {

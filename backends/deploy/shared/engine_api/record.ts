@@ -1,8 +1,8 @@
 /** What the server remembers of a deployment; the engine knows the rest. */
-import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { PublishedPort } from "../../../../lib/api/deployment.ts";
 import type { CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import type { Roles } from "../../../../lib/deploy/caretakers.ts";
+import type { BaseRecord } from "../../../../lib/deploy/record.ts";
 
 export interface InstanceRecord {
   /** The engine's id of the container. */
@@ -22,26 +22,10 @@ export interface InstanceRecord {
   beside?: true;
 }
 
-export interface EngineRecord {
-  version: 1;
-  name: string;
-  /** The spec that was applied last. */
-  spec: DeploySpec;
-  hash: string;
-  image: string;
-  imageDigest: string;
-  /** Stopped on purpose. */
-  stopped: boolean;
-  /** Being deleted. */
-  deleting: boolean;
-  createdAt: string;
-  updatedAt: string;
-  warnings: string[];
-  error?: string;
+/** Containers with the deployment's label that the record does not name are left over from an apply that was cut short. */
+export interface EngineRecord extends BaseRecord<InstanceRecord> {
   /** As they were when it ran last. */
   ports: PublishedPort[];
-  /** Containers of the deployment. Others with its label are left over from an apply that was cut short. */
-  instances: InstanceRecord[];
 }
 
 export const instanceId = (deployment: string, replica: number | string) =>
