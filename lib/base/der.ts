@@ -1,4 +1,5 @@
 /** The part of DER (X.690) that certificates need. */
+import { concat } from "./collect.ts";
 
 export const TAG = {
   boolean: 0x01,
@@ -54,24 +55,14 @@ export function readAll(bytes: Uint8Array): DerValue[] {
   return values;
 }
 
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
-}
-
 /** A value with this tag; its content is the parts in order. */
 export function der(tag: number, ...parts: readonly Uint8Array[]): Uint8Array {
-  const content = joined(parts);
+  const content = concat(parts);
   const size = content.length;
   const bytes: number[] = [];
   for (let rest = size; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256);
   const length = size < 0x80 ? [size] : [0x80 | bytes.length, ...bytes];
-  return joined([Uint8Array.from([tag, ...length]), content]);
+  return concat([Uint8Array.from([tag, ...length]), content]);
 }
 
 export const sequence = (...parts: readonly Uint8Array[]) => der(TAG.sequence, ...parts);

@@ -4,6 +4,7 @@
  * is silent, `upstream_failed` for answers that are none of the API, and else the daemon's own words with the
  * code of its status (errors.ts).
  */
+import { readAtMost } from "../base/collect.ts";
 import { SvcError } from "../base/errors.ts";
 import { deadline } from "../base/deadline.ts";
 import type { Duplex } from "../wire/duplex.ts";
@@ -263,25 +264,16 @@ export class DockerClient implements AsyncDisposable {
     throw refusalOf(attempted, status, words, cause);
   }
 
-  async #whole(
+  #whole(
     body: ReadableStream<Uint8Array>,
     attempted: string,
     limit: number,
   ): Promise<Uint8Array> {
-    const chunks: Uint8Array[] = [];
-    let size = 0;
-    for await (const chunk of body) {
-      size += chunk.length;
-      if (size > limit) throw rubbish(this.words, attempted, `with more than ${limit} bytes`);
-      chunks.push(chunk);
-    }
-    const whole = new Uint8Array(size);
-    let at = 0;
-    for (const chunk of chunks) {
-      whole.set(chunk, at);
-      at += chunk.length;
-    }
-    return whole;
+    return readAtMost(
+      body,
+      limit,
+      () => rubbish(this.words, attempted, `with more than ${limit} bytes`),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -3,6 +3,7 @@
  * gives the same bytes: records are sorted, owner names are left out, numbers have one form.
  */
 import { compareRaw, encodeRaw } from "../base/raw_string.ts";
+import { concat } from "../base/collect.ts";
 import { SvcError } from "../base/errors.ts";
 import { BLOCK, padding, PAX_XATTR, type TarHeader, type TarType } from "./tar.ts";
 
@@ -171,13 +172,7 @@ function paxBody(records: [string, Uint8Array][]): Uint8Array {
     record[length - 1] = 10;
     return record;
   });
-  const body = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    body.set(part, at);
-    at += part.length;
-  }
-  return body;
+  return concat(parts);
 }
 
 interface Ustar {

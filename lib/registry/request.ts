@@ -1,6 +1,7 @@
 /** Shared by the registry's handlers: checked parameters, bodies, conditional answers. */
 import { type Fields, Reply } from "../api/reply.ts";
 import type { Context, Route } from "../api/route.ts";
+import { readAtMost } from "../base/collect.ts";
 import { SvcError } from "../base/errors.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import { API_VERSION, registryError } from "./errors.ts";
@@ -131,18 +132,5 @@ export async function readBody(
 ): Promise<Uint8Array> {
   const declared = contentLength(request) ?? 0;
   if (declared > limit) throw tooLarge();
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.body ?? []) {
-    size += chunk.length;
-    if (size > limit) throw tooLarge();
-    chunks.push(chunk);
-  }
-  const bytes = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.length;
-  }
-  return bytes;
+  return await readAtMost(request.body, limit, tooLarge);
 }

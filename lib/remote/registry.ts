@@ -1,4 +1,5 @@
 /** Another registry as an image source and sink (OCI Distribution Specification 1.1, client side). */
+import { readAtMost } from "../base/collect.ts";
 import { SvcError } from "../base/errors.ts";
 import { isLoopbackHost } from "../base/host_port.ts";
 import type { Logger } from "../base/log.ts";
@@ -14,7 +15,6 @@ import type {
 import { MAX_MANIFEST_BYTES } from "../oci/manifest.ts";
 import { type Descriptor, type Digest, type Index, MEDIA } from "../oci/types.ts";
 import type { Credentials } from "./auth.ts";
-import { readBounded } from "./bounded.ts";
 import { download } from "./download.ts";
 import { pages } from "./pages.ts";
 import { referrersTag, subjectOf, withReferrer } from "./referrers_tag.ts";
@@ -131,7 +131,7 @@ class Registry implements RemoteRegistry {
     if (response.status !== 200) throw await refusal(what, this.#host, response);
     const tooLarge = () =>
       new SvcError("manifest_too_large", `${what}: it has more than ${MAX_MANIFEST_BYTES} bytes`);
-    const bytes = await readBounded(response, MAX_MANIFEST_BYTES, tooLarge)
+    const bytes = await readAtMost(response.body, MAX_MANIFEST_BYTES, tooLarge)
       .catch((error) => Promise.reject(this.#transport.failure(error)));
     const claimed = isDigest(reference)
       ? reference

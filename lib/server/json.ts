@@ -1,4 +1,5 @@
 /** JSON in and out. */
+import { readAtMost } from "../base/collect.ts";
 import { SvcError } from "../base/errors.ts";
 
 const encoder = new TextEncoder();
@@ -21,19 +22,13 @@ export function json(
 
 /** A request's body as text, at most `limit` bytes of it. Throws `too_large`. */
 export async function readText(request: Request, limit: number, what: string): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.body ?? []) {
-    size += chunk.length;
-    if (size > limit) {
-      throw new SvcError("too_large", `Cannot read the ${what}: it has more than ${limit} bytes`);
-    }
-    chunks.push(chunk);
-  }
+  const bytes = await readAtMost(
+    request.body,
+    limit,
+    () => new SvcError("too_large", `Cannot read the ${what}: it has more than ${limit} bytes`),
+  );
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(
-      await new Blob(chunks as BlobPart[]).bytes(),
-    );
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
     throw new SvcError("argument_invalid", `Cannot read the ${what}: it is not UTF-8`, { cause });
   }

@@ -3,6 +3,7 @@
  * nat rules apply only to the first packet of a connection. For TCP that is right, but a UDP flow is one
  * connection as long as it goes on, and keeps its old target.
  */
+import { concat } from "../base/collect.ts";
 import { close } from "./fd.ts";
 import { check, errno, libc } from "./libc.ts";
 
@@ -24,16 +25,13 @@ const CTA = { reply: 2, filter: 25, ip: 1, proto: 2 };
 const COMPARE = { source: 1 << 0, protocol: 1 << 3, sourcePort: 1 << 4 };
 
 function attribute(type: number, ...parts: Uint8Array[]): Uint8Array {
-  const length = 4 + parts.reduce((sum, part) => sum + part.length, 0);
+  const content = concat(parts);
+  const length = 4 + content.length;
   const bytes = new Uint8Array(length + 3 & ~3);
   const view = new DataView(bytes.buffer);
   view.setUint16(0, length, true);
   view.setUint16(2, type, true);
-  let at = 4;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
+  bytes.set(content, 4);
   return bytes;
 }
 
@@ -69,16 +67,11 @@ export function forgetMessage(
     ),
     attribute(CTA.filter | NESTED, attribute(2, number32(compare))),
   ];
-  const message = new Uint8Array(16 + parts.reduce((sum, part) => sum + part.length, 0));
+  const message = concat([new Uint8Array(16), ...parts]);
   const view = new DataView(message.buffer);
   view.setUint32(0, message.length, true);
   view.setUint16(4, CT_DELETE, true);
   view.setUint16(6, NLM_F_REQUEST_ACK, true);
-  let at = 16;
-  for (const part of parts) {
-    message.set(part, at);
-    at += part.length;
-  }
   return message;
 }
 

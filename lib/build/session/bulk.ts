@@ -1,4 +1,5 @@
 /** Client of the service `files` (lib/api/build_session.ts), on the server. */
+import { concat } from "../../base/collect.ts";
 import type { WantedFile } from "../../api/build_session.ts";
 import { BULK, FILE_FAILED } from "../../api/build_session.ts";
 import type { Duplex } from "../../wire/duplex.ts";
@@ -45,13 +46,7 @@ class Pieces {
   /** All collected bytes in one array. */
   whole(): Uint8Array {
     if (this.#parts.length !== 1) {
-      const whole = new Uint8Array(this.#size);
-      let at = 0;
-      for (const part of this.#parts) {
-        whole.set(part, at);
-        at += part.length;
-      }
-      this.#parts = [whole];
+      this.#parts = [concat(this.#parts)];
     }
     return this.#parts[0];
   }

@@ -10,6 +10,7 @@ import {
   type SameParts,
 } from "../../api/build_session.ts";
 import type { Problem } from "../../api/problem.ts";
+import { concat } from "../../base/collect.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Kind } from "../../wire/attached/kinds.ts";
 import { type Duplex, readableOf, writableOf } from "../../wire/duplex.ts";
@@ -310,16 +311,16 @@ export class Caller {
     const { stream, lines, found } = await this.#found("secret", id, signal);
     try {
       if (!found) return undefined;
-      const parts: Uint8Array<ArrayBuffer>[] = [];
+      const parts: Uint8Array[] = [];
       let size = 0;
       for (let part = await lines.read(); part; part = await lines.read()) {
         size += part.length;
         if (size > MAX_SECRET) {
           throw unreadable(`secret ${id} has more than ${MAX_SECRET} bytes`);
         }
-        parts.push(part as Uint8Array<ArrayBuffer>);
+        parts.push(part);
       }
-      return new Uint8Array(await new Blob(parts).arrayBuffer());
+      return concat(parts);
     } finally {
       await stream.closeWrite().catch(() => {/* the stream is closed */});
       stream[Symbol.dispose]();

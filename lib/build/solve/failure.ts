@@ -1,4 +1,5 @@
 /** Errors of steps: line, instruction, command and last output (`build_failed`). */
+import { concat } from "../../base/collect.ts";
 import { asSvcError, isAbort, SvcError } from "../../base/errors.ts";
 import { formatDuration } from "../../base/duration.ts";
 import type { RunVertex, Vertex } from "../plan/graph.ts";
@@ -18,13 +19,7 @@ export class OutputTail {
   }
 
   text(): string {
-    const whole = new Uint8Array(this.#size);
-    let at = 0;
-    for (const chunk of this.#chunks) {
-      whole.set(chunk, at);
-      at += chunk.length;
-    }
-    return new TextDecoder().decode(whole.subarray(-TAIL));
+    return new TextDecoder().decode(concat(this.#chunks).subarray(-TAIL));
   }
 }
 

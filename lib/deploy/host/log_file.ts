@@ -2,6 +2,7 @@
  * Reads the logs that a container monitor writes: lines of text, `TIME STREAM F|P TEXT` (the format of the
  * Kubernetes CRI). A long line comes in parts marked P. One older file is kept beside the log as `.1`.
  */
+import { concat } from "../../base/collect.ts";
 import type { LogFrame } from "../../api/deployment.ts";
 import { logFrame } from "../log_frame.ts";
 
@@ -32,16 +33,6 @@ export function headOf(line: Uint8Array) {
   if (!match) return undefined;
   const [{ length }, time, stream, tag] = match;
   return { time, stream: stream as LogFrame["stream"], whole: tag === "F", text: length };
-}
-
-function concat(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
 }
 
 interface Begun {

@@ -1,6 +1,6 @@
 /** Waits until an instance can be relied on, and until its last requests are answered. */
 import { inFlight, listenedOn, type SocketPort } from "../../runtime/listening.ts";
-import { failure } from "./failure.ts";
+import { failure } from "../failure.ts";
 import type { Instance } from "./instance.ts";
 import { isAlive } from "./process.ts";
 import { within } from "./within.ts";

@@ -1,5 +1,6 @@
 /** Logs of a container, as frames with their bytes as they were printed. */
 import type { LogFrame } from "../../../../lib/api/deployment.ts";
+import { concat } from "../../../../lib/base/collect.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { LogOptions } from "../../../../lib/deploy/backend.ts";
@@ -37,17 +38,6 @@ interface Part {
   whole: boolean;
 }
 
-function joined(parts: readonly Uint8Array[]): Uint8Array {
-  if (parts.length === 1) return parts[0];
-  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
-}
-
 /** A message of which parts have come. A long one is taken before its end: memory is bounded. */
 class Message {
   size = 0;
@@ -66,7 +56,7 @@ class Message {
 
   /** What has come. `last`: the message ends here. */
   take(stream: OutputStream, last: boolean): Part {
-    let bytes = joined(this.#pieces);
+    let bytes = concat(this.#pieces);
     this.#pieces = [];
     this.size = 0;
     if (this.#time === undefined) {
@@ -125,10 +115,10 @@ async function* lines(
       continue;
     }
     begun.delete(stream);
-    yield logFrame({ time: line.time, instance, stream, bytes: joined(line.bytes), whole });
+    yield logFrame({ time: line.time, instance, stream, bytes: concat(line.bytes), whole });
   }
   for (const [stream, { time, bytes }] of begun) {
-    yield logFrame({ time, instance, stream, bytes: joined(bytes), whole: false });
+    yield logFrame({ time, instance, stream, bytes: concat(bytes), whole: false });
   }
 }
 

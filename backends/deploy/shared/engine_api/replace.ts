@@ -213,11 +213,11 @@ export class Replacer {
   ): Promise<void> {
     const { engine } = this.#parts;
     const { watch } = engine;
-    const instance = instanceId(deployment.name, replica);
+    const id = instanceId(deployment.name, replica);
     await settled({
-      ...{ instance, window, signal },
+      ...{ id, window, signal },
       deployment: deployment.name,
-      readLogs: (options) => engine.readLogs(container, instance, options),
+      log: (options) => engine.readLogs(container, id, options),
       mayEnd: restart === "no" || restart === "on-failure",
       look: () => watch.look(container, signal),
       ...(fixedRestarts && { lastExit: () => watch.lastExit(container) }),

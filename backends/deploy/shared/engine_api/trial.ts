@@ -1,9 +1,7 @@
 /** Waits until a new container can be relied on. */
-import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
+import { type Failed, failure } from "../../../../lib/deploy/failure.ts";
 import { type Inspected, lastProbe, runs } from "./inspect.ts";
-import type { LogFrame } from "../../../../lib/api/deployment.ts";
-import type { LogOptions } from "../../../../lib/deploy/backend.ts";
 
 /** Milliseconds that a container without a health check has to run: a first one, and one that replaces another. */
 export const FIRST_WINDOW = 100;
@@ -11,14 +9,10 @@ export const REPLACE_WINDOW = 1000;
 /** Milliseconds between looks. */
 const SOON = 20;
 const SELDOM = 250;
-const LAST_LINES = 20;
 
-export interface TrialOptions {
-  deployment: string;
-  instance: string;
+export interface TrialOptions extends Failed {
   /** What the container is now; undefined: it is gone. */
   look: () => Promise<Inspected | undefined>;
-  readLogs: (options: LogOptions) => AsyncGenerator<LogFrame>;
   /** A task that ends with 0 has done its work. */
   mayEnd: boolean;
   window: number;
@@ -28,23 +22,6 @@ export interface TrialOptions {
    */
   lastExit?: () => Promise<number | undefined>;
   signal?: AbortSignal;
-}
-
-/** A `deploy_failed`. `what` follows the instance's name: "exited with code 3". */
-export async function failure(
-  { deployment, instance, readLogs }: TrialOptions,
-  what: string,
-): Promise<SvcError> {
-  const frames = await Array.fromAsync(readLogs({ tail: LAST_LINES }));
-  const lines = frames.map(({ line }) => line.replace(/\r$/, ""));
-  const log = lines.length > 0
-    ? `; its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`
-    : "; it logged nothing";
-  return new SvcError(
-    "deploy_failed",
-    `Cannot deploy ${deployment}: instance ${instance} ${what}${log}`,
-    { detail: { instance, log: lines } },
-  );
 }
 
 /** Undefined: it is up. Else the milliseconds until the next look. Throws where it has failed. */

@@ -1,16 +1,21 @@
 /** The error of an instance that did not come up: what happened, and its last log lines. */
-import { SvcError } from "../../base/errors.ts";
-import type { Instance } from "./instance.ts";
+import type { LogFrame } from "../api/deployment.ts";
+import { SvcError } from "../base/errors.ts";
+import type { LogOptions } from "./backend.ts";
 
 const LAST_LINES = 20;
 
+export interface Failed {
+  deployment: string;
+  /** The instance's name. */
+  id: string;
+  log(options: LogOptions): AsyncGenerator<LogFrame>;
+}
+
 /** A `deploy_failed`. `what` follows the instance's name: "exited with code 3". */
-export async function failure(
-  instance: Pick<Instance, "id" | "deployment" | "log">,
-  what: string,
-): Promise<SvcError> {
-  const { id, deployment } = instance;
-  const frames = await Array.fromAsync(instance.log({ tail: LAST_LINES }));
+export async function failure(failed: Failed, what: string): Promise<SvcError> {
+  const { id, deployment } = failed;
+  const frames = await Array.fromAsync(failed.log({ tail: LAST_LINES }));
   const lines = frames.map(({ line }) => line.replace(/\r$/, ""));
   const log = lines.length > 0
     ? `; its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`
