@@ -1,6 +1,6 @@
 /** Durable file operations: what they acknowledge is on disk, and a torn write is never visible. */
 import { systemCode } from "./errors.ts";
-import { dirname } from "./path.ts";
+import { dirname, join } from "./path.ts";
 
 /** True where `path` exists (following links). */
 export async function exists(path: string): Promise<boolean> {
@@ -124,6 +124,27 @@ export async function removeTree(path: string): Promise<void> {
     await Deno.remove(path, { recursive: true });
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/**
+ * {@linkcode removeTree} for a folder that only this process writes to, and that somebody else's archive or context
+ * was unpacked into: its folders may be closed to their owner, too.
+ */
+export async function removeUnpacked(path: string): Promise<void> {
+  try {
+    await removeTree(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.PermissionDenied)) throw error;
+    await openFolders(path);
+    await removeTree(path);
+  }
+}
+
+async function openFolders(path: string): Promise<void> {
+  await Deno.chmod(path, 0o700);
+  for await (const { name, isDirectory } of Deno.readDir(path)) {
+    if (isDirectory) await openFolders(join(path, name));
   }
 }
 

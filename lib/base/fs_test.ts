@@ -54,3 +54,25 @@ Deno.test("ensureDir makes parents, exists and readJson tell what is missing", a
   equal(await readJson(join(deep, "none")), undefined);
   await removeTree(join(dir.path, "nothing"));
 });
+
+Deno.test({
+  name: "removeUnpacked: folders that an archive closed to their owner",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    await using dir = await folder();
+    const deep = join(dir.path, "root/read-only");
+    await ensureDir(deep);
+    await Deno.writeTextFile(join(deep, "file"), "");
+    await Deno.chmod(deep, 0o555);
+    await Deno.chmod(join(dir.path, "root"), 0);
+    const module = new URL("./fs.ts", import.meta.url).href;
+    const code = `import { removeUnpacked } from ${JSON.stringify(module)};
+      await removeUnpacked(${JSON.stringify(join(dir.path, "root"))});`;
+    const words = [Deno.execPath(), "eval", "--no-config", code];
+    // Root is an owner like others without these.
+    if (Deno.uid() === 0) words.unshift("setpriv", "--bounding-set=-dac_override,-dac_read_search");
+    const { success, stderr } = await new Deno.Command(words[0], { args: words.slice(1) }).output();
+    equal(success, true, new TextDecoder().decode(stderr));
+    equal(await exists(join(dir.path, "root")), false);
+  },
+});

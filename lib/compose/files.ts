@@ -1,6 +1,6 @@
 /** Reads the text files of a project, within bounds. */
-import { Buffer } from "node:buffer";
 import { isAbort } from "../base/errors.ts";
+import { readTextFile } from "../base/text_file.ts";
 import { invalid, MOST_BYTES } from "./yaml/read.ts";
 
 /** Files that one project may read: an include of includes must come to an end. */
@@ -8,6 +8,7 @@ const MOST_FILES = 1000;
 
 function why(error: unknown): string {
   if (error instanceof Deno.errors.NotFound) return "there is no such file";
+  if (error instanceof Deno.errors.IsADirectory) return "it is a directory";
   if (error instanceof Deno.errors.PermissionDenied) return "permission denied";
   return error instanceof Error ? error.message : String(error);
 }
@@ -38,29 +39,11 @@ export class Files {
       return await this.stdin();
     }
     try {
-      const info = await Deno.stat(file);
-      if (info.isDirectory) throw invalid(file, "it is a directory");
-      if (!info.isFile && !named) throw invalid(file, "it is no regular file");
-      return await this.#bounded(file);
+      return await readTextFile(file, MOST_BYTES, { any: named });
     } catch (error) {
-      if (isAbort(error) || (error as { code?: string }).code === "compose_invalid") throw error;
+      if (isAbort(error)) throw error;
       throw invalid(file, why(error));
     }
-  }
-
-  async #bounded(file: string): Promise<string> {
-    using handle = await Deno.open(file);
-    const chunks: Uint8Array[] = [];
-    let size = 0;
-    for (;;) {
-      const chunk = new Uint8Array(64 * 1024);
-      const read = await handle.read(chunk);
-      if (read === null) break;
-      size += read;
-      if (size > MOST_BYTES) throw invalid(file, `it is larger than ${MOST_BYTES} bytes`);
-      chunks.push(chunk.subarray(0, read));
-    }
-    return new TextDecoder().decode(Buffer.concat(chunks));
   }
 }
 

@@ -4,7 +4,7 @@
  * its standard output.
  */
 import { SvcError } from "../base/errors.ts";
-import { run, startProgram } from "../base/process.ts";
+import { startProgram } from "../base/process.ts";
 import { readLines } from "../client/lines.ts";
 import type { LoadedProject } from "./project.ts";
 import { placeOf, refusal } from "./refusal.ts";
@@ -14,7 +14,7 @@ import { done, failing, type Report, working } from "./steps.ts";
 /** A program of the PATH; a path could lead to a file of the project that nobody has looked at. */
 const NAME = /^[A-Za-z0-9][\w.-]*$/;
 
-/** Characters of a line that a provider prints, at most. */
+/** Bytes of a line that a provider prints, and of all that it tells of itself, at most. */
 const LONGEST = 1 << 20;
 
 /** Characters of what it says on standard error that an error shows. */
@@ -55,16 +55,16 @@ async function parametersOf(
   verb: Verb,
   { loaded, signal }: Providing,
 ): Promise<Parameter[] | undefined> {
-  const { code, stdout } = await run(type, ["compose", "metadata"], {
-    env: environmentOf(loaded),
-    cwd: loaded.directory,
-    signal,
+  await using child = startProgram(type, {
+    ...{ args: ["compose", "metadata"], signal, cwd: loaded.directory, env: environmentOf(loaded) },
+    ...{ stdin: "null", stdout: "piped", stderr: "null" },
   });
-  if (code !== 0) return undefined;
   try {
-    const list = JSON.parse(stdout)?.[verb]?.parameters;
-    return Array.isArray(list) ? list : undefined;
+    const text = await new Response(bounded(child.stdout, { each: "stream" })).text();
+    const list = JSON.parse(text)?.[verb]?.parameters;
+    return (await child.status).code === 0 && Array.isArray(list) ? list : undefined;
   } catch {
+    signal.throwIfAborted();
     return undefined;
   }
 }
@@ -111,16 +111,21 @@ function messageOf(line: string, type: string): { type: string; message: string 
 const tooLong = () =>
   new SvcError(
     "deploy_failed",
-    `Cannot read what a provider says: a line has more than ${LONGEST} bytes`,
+    `Cannot read what a provider says: it has more than ${LONGEST} bytes`,
   );
 
-/** Bounds a stream's lines, which a program of somebody else writes. */
-function bounded(stream: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
+const NEWLINE = 10;
+
+/** Bounds a stream's lines, or all of it, as any program of this machine may write it. */
+function bounded(
+  stream: ReadableStream<Uint8Array>,
+  { each }: { each: "line" | "stream" },
+): ReadableStream<Uint8Array> {
   let since = 0;
   return stream.pipeThrough(
     new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
-        const last = chunk.lastIndexOf(10);
+        const last = each === "line" ? chunk.lastIndexOf(NEWLINE) : -1;
         since = last < 0 ? since + chunk.length : chunk.length - last - 1;
         if (since > LONGEST) controller.error(tooLong());
         else controller.enqueue(chunk);
@@ -159,7 +164,7 @@ async function provide(
   }, { help: `the service ${name} is provided by it` });
   const words = lastWords(child.stderr);
   words.catch(() => {/* thrown below */});
-  for await (const line of readLines(bounded(child.stdout))) {
+  for await (const line of readLines(bounded(child.stdout, { each: "line" }))) {
     if (line.trim() === "") continue;
     const { type: kind, message } = messageOf(line, type);
     if (kind === "info") working(report, name, message);

@@ -87,6 +87,12 @@ Deno.test("provider: errors, exit codes, other words, endless lines, a program t
   await assert.rejects(bringUpProvided("db", one.providing), /prov.* is not on PATH/);
 });
 
+Deno.test("provider: a program that says endlessly what it can do is one that does not tell", async () => {
+  await using one = await provided('[ "$2" = metadata ] && exec yes; echo "$*" > log');
+  await bringUpProvided("db", one.providing);
+  assert.match(await Deno.readTextFile(join(one.folder, "log")), / up --kind=mysql /);
+});
+
 Deno.test("provider: a path, or words of a shell, name no provider", async () => {
   await using one = await provided("");
   for (const type of ["./prov", "/bin/sh", "../x", "-x", "", "compose", "a b"]) {

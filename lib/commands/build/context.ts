@@ -5,7 +5,9 @@ import { createHash } from "../../base/hash.ts";
 import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
+import { readTextFile } from "../../base/text_file.ts";
 import { ignoreFiles, parseIgnore } from "../../build/parse/ignore.ts";
+import { LIMITS } from "../../build/parse/limits.ts";
 import { type TarFields, TarWriter } from "../../oci/tar_write.ts";
 import { inputError, readInput } from "../input.ts";
 import { walkContext } from "./walk.ts";
@@ -32,8 +34,8 @@ export interface SentContext {
 }
 
 const CHUNK = 256 * 1024;
-/** Bytes of a Dockerfile that the server accepts, at most. */
-const MAX_DOCKERFILE = 4 << 20;
+/** Bytes of a Dockerfile or of ignore rules that the server accepts, at most. */
+const MAX_DOCKERFILE = LIMITS.dockerfile;
 const encoder = new TextEncoder();
 
 /** Yields exactly `size` bytes: a file that has grown is cut, one that has shrunk is an error. */
@@ -91,9 +93,10 @@ function* written(writer: TarWriter, extras: readonly Extra[]): Generator<Uint8A
   }
 }
 
-async function readOptional(path: string): Promise<string | undefined> {
+/** The text of an ignore file; undefined where there is none. */
+export async function readRules(path: string): Promise<string | undefined> {
   try {
-    return await Deno.readTextFile(path);
+    return await readTextFile(path, MAX_DOCKERFILE);
   } catch (error) {
     if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return undefined;
     throw inputError(path, "ignore file", error);
@@ -117,16 +120,27 @@ async function contextRoot(directory: string): Promise<string> {
   );
 }
 
-/** Reads the Dockerfile; what the server would refuse throws `dockerfile_invalid` here. */
+/** A Dockerfile that the server would refuse. */
+const refused = (path: string, why: string) =>
+  new SvcError(
+    "dockerfile_invalid",
+    `Cannot read Dockerfile ${path === "-" ? "on standard input" : path}: ${why}`,
+    { help: "name a smaller file" },
+  );
+
+/** Reads the Dockerfile; what the server would refuse throws `dockerfile_invalid` here. A person may name a pipe. */
 async function readDockerfile(path: string, io: Io): Promise<string> {
+  const isPipe = path === "-" || await Deno.stat(path).then((info) => info.isFifo, () => false);
+  if (!isPipe) {
+    return await readTextFile(path, MAX_DOCKERFILE).catch((error) => {
+      throw systemCode(error)
+        ? inputError(path, "Dockerfile", error)
+        : refused(path, error.message);
+    });
+  }
   const text = await readInput(path, "Dockerfile", io);
   if (encoder.encode(text).length <= MAX_DOCKERFILE) return text;
-  const name = path === "-" ? "on standard input" : path;
-  throw new SvcError(
-    "dockerfile_invalid",
-    `Cannot read Dockerfile ${name}: it has more than ${formatBytes(MAX_DOCKERFILE)}`,
-    { help: "make it smaller" },
-  );
+  throw refused(path, `it has more than ${formatBytes(MAX_DOCKERFILE)}`);
 }
 
 interface FoundDockerfile {
@@ -160,7 +174,7 @@ async function findDockerfile(
   if (!outside && (await Deno.lstat(named)).isFile) {
     return { inside: path.replaceAll(sep, "/"), text, name: named };
   }
-  return { text, name: named, ownIgnore: await readOptional(`${named}.dockerignore`) };
+  return { text, name: named, ownIgnore: await readRules(`${named}.dockerignore`) };
 }
 
 /** Bytes of a tar header; shorter input is not an archive. */
@@ -254,7 +268,7 @@ export async function openContext(
   let rules = dockerfile.ownIgnore;
   for (const path of ignoreFiles(dockerfile.inside ?? "")) {
     if (path !== ".dockerignore" && dockerfile.inside === undefined) continue;
-    rules ??= await readOptional(join(root, path));
+    rules ??= await readRules(join(root, path));
   }
   const ignore = parseIgnore(rules ?? "");
   let sent = dockerfile.inside;

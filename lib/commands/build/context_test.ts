@@ -151,6 +151,14 @@ Deno.test("a Dockerfile from outside travels along and stays out of every COPY",
   assert.deepEqual(paths(own).slice(0, 2), [".dockerignore", "a"]);
 });
 
+Deno.test("a Dockerfile or ignore rules that a link leads to a device are not read", async () => {
+  for (const name of ["Dockerfile", ".dockerignore"]) {
+    await using made = await tree(name === "Dockerfile" ? {} : { Dockerfile: "FROM x\n" });
+    await Deno.symlink("/dev/zero", join(made.root, name));
+    await assert.rejects(send(made.root), { message: /it is no regular file/ });
+  }
+});
+
 Deno.test("standard input: an archive, or a Dockerfile alone", async () => {
   const text = `FROM x\n# ${"grüße ".repeat(200)}\n`;
   const sent = await send("-", undefined, text);

@@ -20,7 +20,7 @@ import {
   openBuildSession,
 } from "../../client/build_session.ts";
 import { type Client, EVENTS_TYPE } from "../../client/client.ts";
-import type { SentContext } from "./context.ts";
+import { readRules, type SentContext } from "./context.ts";
 import type { NamedContexts } from "./inputs.ts";
 
 export interface SentBuild {
@@ -43,13 +43,6 @@ function needsSession({ contexts, secrets, agents }: SentBuild): string | undefi
   if (secrets.size > 0) return "--secret";
   if (agents.size > 0) return "--ssh";
   return contexts.size > 0 ? "--build-context" : undefined;
-}
-
-async function rulesOf(root: string): Promise<string> {
-  return await Deno.readTextFile(join(root, ".dockerignore")).catch((error) => {
-    if (error instanceof Deno.errors.NotFound) return "";
-    throw error;
-  });
 }
 
 /** The session; undefined where the server does not support it and the build does not need it. */
@@ -112,7 +105,11 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
     ...(logins && { logins }),
   };
   for (const [name, root] of build.contexts) {
-    request.contexts![name] = await exported(namedExport(name), root, await rulesOf(root));
+    request.contexts![name] = await exported(
+      namedExport(name),
+      root,
+      await readRules(join(root, ".dockerignore")) ?? "",
+    );
   }
   const session = await opening;
   if (session) return yield* session.build(request);

@@ -35,7 +35,18 @@ Deno.test("jsonc: comments and last commas are passed over, texts are not; error
   */ "b": [1, 2, /* c */ ], // d
 }`;
   assert.deepEqual(parseJsonc(text, "f"), { a: "// no, /* no */, }", b: [1, 2] });
+  assert.equal(parseJsonc('"\\\\" // "', "f"), "\\");
   assert.throws(() => parseJsonc('{\n "a": 1\n "b": 2 }', "f.json"), /Cannot read f\.json:3: /);
+});
+
+Deno.test("jsonc: texts that are made to take long do not", () => {
+  const many = (text: string) => text.repeat(500_000);
+  assert.deepEqual(parseJsonc(`{"a":1,${many("// ")}\n"b":2}`, "f"), { a: 1, b: 2 });
+  for (
+    const text of [many("/*"), `"${many('\\"')}`, `"${many('\\"')}\\`, many(",\n"), many(", ")]
+  ) {
+    assert.throws(() => parseJsonc(text, "f.json"), /Cannot read f\.json/);
+  }
 });
 
 Deno.test("devcontainer: an image, with everything that a service has a field for", async () => {
@@ -132,4 +143,7 @@ Deno.test("devcontainer: found here or above; what cannot be is an error", async
     await using bad = await workspace(json);
     await assert.rejects(bad.load(), wanted);
   }
+  await Deno.remove(one.file);
+  await Deno.symlink("/dev/zero", one.file);
+  await assert.rejects(one.load(), /it is no regular file/);
 });

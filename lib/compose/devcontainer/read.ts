@@ -3,8 +3,7 @@ import { createHash } from "node:crypto";
 import { basename, dirname, join, posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
-import { isFile } from "../files.ts";
-import { MOST_BYTES } from "../yaml/read.ts";
+import { Files, isFile } from "../files.ts";
 import { parseJsonc } from "./jsonc.ts";
 
 /** A line for a shell, words of one command, or several of these at the same time. */
@@ -201,14 +200,7 @@ export async function readDevcontainer(
   env: Readonly<Record<string, string | undefined>>,
   { asked }: Pick<Devcontainer, "asked">,
 ): Promise<Devcontainer> {
-  const { size } = await Deno.stat(file);
-  if (size > MOST_BYTES) {
-    throw new SvcError(
-      "compose_invalid",
-      `Cannot read ${file}: it is larger than ${MOST_BYTES} bytes`,
-    );
-  }
-  const { fields: raw, warnings } = check(parseJsonc(await Deno.readTextFile(file), file), file);
+  const { fields: raw, warnings } = check(parseJsonc(await new Files().text(file), file), file);
   const workspace = workspaceOf(file);
   const name = basename(workspace);
   const values: Record<string, string> = {

@@ -1,6 +1,7 @@
 /** One build for a client with a session: what it lends, the build on the server, what is told of it. */
 import type { BuildEvent, BuildResult } from "../../api/build.ts";
 import { SvcError } from "../../base/errors.ts";
+import { removeUnpacked } from "../../base/fs.ts";
 import { isSafe } from "../../client/named_images.ts";
 import type { DockerApi } from "../api.ts";
 import { type BuildWork, type LentFolder, runBuild } from "../build/run.ts";
@@ -117,7 +118,7 @@ export async function buildOnce(build: SessionBuild): Promise<BuildResult> {
       build.onEvent(event);
     }
   } finally {
-    await Deno.remove(scratch, { recursive: true });
+    await removeUnpacked(scratch);
   }
   throw new SvcError("upstream_failed", "Cannot tell how the build ended: the server closed it");
 }

@@ -4,6 +4,7 @@ import { SvcError } from "../../base/errors.ts";
 import { openPeer } from "../../wire/grpc/peer.ts";
 import { serveGrpc, serveStream } from "../../wire/grpc/server.ts";
 import { readFolder } from "./folder.ts";
+import { textIn } from "./lent.ts";
 import { PACKET, type Packet, ReadFolder } from "./session_api.ts";
 
 const FOLDER = 0x80000000, LINK = 0x08000000, PIPE = 0x02000000, SETUID = 0x800000;
@@ -119,6 +120,21 @@ folderTest("files, folders, links, modes, times; what is asked for", async () =>
     // What follows removes the folder as anyone.
     Deno.chmodSync(`${root}/sub`, 0o755);
   }, ["café x", "b"]);
+});
+
+folderTest("its Dockerfile is text of that folder, wherever links of the client lead", async () => {
+  await read([
+    { path: "Dockerfile", mode: 0o644, content: "FROM a" },
+    { path: "inside", mode: LINK, linkname: "Dockerfile" },
+    { path: "outside", mode: LINK, linkname: "../s" },
+    { path: "endless", mode: LINK, linkname: "/dev/zero" },
+  ], async (root) => {
+    assert.equal(await textIn(root, "inside"), "FROM a");
+    assert.equal(await textIn(root, "missing"), undefined);
+    for (const name of ["outside", "endless", "../../../../../dev/zero", "."]) {
+      await assert.rejects(textIn(root, name), { message: /it leads out of its folder/ });
+    }
+  });
 });
 
 folderTest(

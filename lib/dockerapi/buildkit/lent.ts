@@ -4,8 +4,10 @@
  */
 import { join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
+import { readTextFile } from "../../base/text_file.ts";
 import type { Logins } from "../../api/build_logins.ts";
 import { ignoreFiles } from "../../build/parse/ignore.ts";
+import { LIMITS } from "../../build/parse/limits.ts";
 import type { BuildInputs, ConnectAgent } from "../../client/build_session.ts";
 import { imagesOf, registriesOf } from "../../client/named_images.ts";
 import type { Duplex } from "../../wire/duplex.ts";
@@ -36,12 +38,20 @@ export function mountIds(dockerfile: string, type: "secret" | "ssh"): string[] {
   return [...ids];
 }
 
-async function textOf(path: string): Promise<string | undefined> {
+/** The text of a file of a folder that was read from the client; undefined where there is none. */
+export async function textIn(folder: string, name: string): Promise<string | undefined> {
+  const refused = (why: string) =>
+    new SvcError("context_invalid", `Cannot read ${name} of docker's client: ${why}`, { help: "" });
   try {
-    return await Deno.readTextFile(path);
+    const [root, path] = await Promise.all(
+      [folder, join(folder, name)].map((one) => Deno.realPath(one)),
+    );
+    // Links are as the client has them, and would lead to this machine's files.
+    if (!path.startsWith(`${root}/`)) throw refused("it leads out of its folder");
+    return await readTextFile(path, LIMITS.dockerfile);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
+    throw error instanceof SvcError ? error : refused((error as Error).message);
   }
 }
 
@@ -70,7 +80,7 @@ export class Lent {
   async dockerfile(path: string): Promise<LentDockerfile> {
     const [own, common] = ignoreFiles(path);
     const { root } = await this.#folder("dockerfile", [path, own]);
-    const text = await textOf(join(root, path));
+    const text = await textIn(root, path);
     if (text === undefined) {
       throw new SvcError(
         "dockerfile_invalid",
@@ -78,10 +88,10 @@ export class Lent {
         { help: "" },
       );
     }
-    const rules = await textOf(join(root, own));
+    const rules = await textIn(root, own);
     if (rules !== undefined) return { text, rules };
     const context = await this.#folder("context", [common]);
-    return { text, rules: await textOf(join(context.root, common)) ?? "" };
+    return { text, rules: await textIn(context.root, common) ?? "" };
   }
 
   /** A folder by the client's own name of it, and the bytes of its files. */

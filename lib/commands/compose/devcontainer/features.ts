@@ -8,6 +8,7 @@ import type {
   Fields,
   Lifecycle,
 } from "../../../compose/devcontainer/read.ts";
+import { Files } from "../../../compose/files.ts";
 import { parseJsonc } from "../../../compose/devcontainer/jsonc.ts";
 import { decompress } from "../../../oci/compression.ts";
 import { parseManifest } from "../../../oci/manifest.ts";
@@ -95,7 +96,10 @@ async function fetchArtifact(
   if (!blob) throw new SvcError("not_found", `Cannot find the files of the feature ${reference}`);
   const folder = join(scratch, String(index));
   await Deno.mkdir(folder);
-  await extractArchive(bounded(decompress(blob.stream()), reference), folder, { signal });
+  const stream = bounded(decompress(blob.stream()), reference);
+  const { bytes } = await extractArchive(stream, folder, { signal });
+  // Files with holes are larger than what was packed.
+  if (bytes > LARGEST) throw cannot(reference, tooLarge);
   return { folder, digest: layer.digest };
 }
 
@@ -127,7 +131,16 @@ async function localFolder(
   if (folder !== base && !folder.startsWith(`${base}/`)) {
     throw cannot(reference, `it is not below ${base}`, "move it there");
   }
-  return { folder, digest: await hashOf(folder) };
+  const [place, workspace] = await Promise.all(
+    [folder, dev.workspace].map((path) =>
+      Deno.realPath(path).catch(({ message }) => {
+        throw cannot(reference, message);
+      })
+    ),
+  );
+  // A link could lend any folder of this machine to the build.
+  if (!place.startsWith(`${workspace}/`)) throw cannot(reference, `it leads out of ${workspace}`);
+  return { folder: place, digest: await hashOf(place) };
 }
 
 /** The name of an option as a variable (specification, "Option Resolution"). */
@@ -173,8 +186,8 @@ async function fetchFeature(
     ? await localFolder(reference, fetching)
     : await fetchArtifact(reference, index, fetching);
   const path = join(files.folder, "devcontainer-feature.json");
-  const text = await Deno.readTextFile(path).catch(() => {
-    throw cannot(reference, "it has no devcontainer-feature.json");
+  const text = await new Files().text(path).catch(({ message }) => {
+    throw cannot(reference, `its devcontainer-feature.json cannot be read: ${message}`);
   });
   const fields = parseJsonc(text, `devcontainer-feature.json of ${reference}`) as FeatureFields;
   return { reference, ...files, fields, variables: variablesOf(reference, given, fields) };

@@ -28,7 +28,7 @@ Deno.test("features: in their order; what is needed before, what is wished for w
 });
 
 /** Resolves the features of a devcontainer.json beside a feature `own`. */
-async function resolved(features: string) {
+async function resolved(features: string, prepare?: (dev: string) => Promise<void>) {
   const folder = await Deno.makeTempDir();
   const dev = join(folder, ".devcontainer");
   await Deno.mkdir(join(dev, "own"), { recursive: true });
@@ -37,6 +37,7 @@ async function resolved(features: string) {
     `{ "id": "own", "options": { "the-size": { "type": "string", "default": "small", "enum": ["small", "big"] },
        "fast": { "type": "boolean", "default": true } } }`,
   );
+  await prepare?.(dev);
   await Deno.writeTextFile(
     join(dev, "devcontainer.json"),
     `{ "image": "a", "features": ${features} }`,
@@ -76,5 +77,18 @@ Deno.test("features: of folders elsewhere, of the web and of no registry are ref
   await assert.rejects(resolved(`{ "../../etc": {} }`), /is not below/);
   await assert.rejects(resolved(`{ "https://x.org/f.tgz": {} }`), /from registries alone/);
   await assert.rejects(resolved(`{ "node": {} }`), /names no registry/);
-  await assert.rejects(resolved(`{ "./missing": {} }`), /./);
+  await assert.rejects(resolved(`{ "./missing": {} }`), /No such file/);
+  await assert.rejects(
+    resolved(`{ "./link": {} }`, (dev) => Deno.symlink("/etc", join(dev, "link"))),
+    /it leads out of/,
+  );
+});
+
+Deno.test("features: one that describes itself by a device is refused", async () => {
+  const replace = async (dev: string) => {
+    const path = join(dev, "own/devcontainer-feature.json");
+    await Deno.remove(path);
+    await Deno.symlink("/dev/zero", path);
+  };
+  await assert.rejects(resolved(`{ "./own": {} }`, replace), /it is no regular file/);
 });

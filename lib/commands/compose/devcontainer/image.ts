@@ -1,7 +1,9 @@
 /** The image of a dev container: the one it names or builds, with its features installed in layers above. */
 import { createHash } from "node:crypto";
 import { SvcError } from "../../../base/errors.ts";
-import { join } from "../../../base/path.ts";
+import { removeUnpacked } from "../../../base/fs.ts";
+import { join, resolve } from "../../../base/path.ts";
+import { Files } from "../../../compose/files.ts";
 import type { LoadedProject } from "../../../compose/project.ts";
 import type { Service } from "../../../compose/service.ts";
 import { Registries } from "../../../transfer/registries.ts";
@@ -50,11 +52,14 @@ export function install(
   ];
 }
 
+const lastFrom = (lines: readonly string[]) =>
+  lines.findLastIndex((line) => /^\s*FROM\s/i.test(line));
+
 /** The text of a Dockerfile up to its last stage, by a name that the next one can begin with. */
 function baseStage(dockerfile: string, target: string | undefined): { text: string; from: string } {
   if (target) return { text: dockerfile, from: target };
   const lines = dockerfile.split("\n");
-  const at = lines.findLastIndex((line) => /^\s*FROM\s/i.test(line));
+  const at = lastFrom(lines);
   const [, named] = /\sAS\s+(\S+)\s*$/i.exec(lines[at] ?? "") ?? [];
   if (named) return { text: dockerfile, from: named };
   lines[at] = `${lines[at].trimEnd()} AS svc_base`;
@@ -63,8 +68,10 @@ function baseStage(dockerfile: string, target: string | undefined): { text: stri
 
 /** The last USER of the last stage, as far as the text tells. */
 function lastUser(dockerfile: string): string | undefined {
-  const stage = dockerfile.slice(dockerfile.search(/^\s*FROM\s(?![\s\S]*^\s*FROM\s)/im));
-  const [, user] = [...stage.matchAll(/^\s*USER\s+(\S+)/gim)].at(-1) ?? [];
+  const lines = dockerfile.split("\n");
+  const users = lines.slice(lastFrom(lines) + 1)
+    .flatMap((line) => /^\s*USER\s+(\S+)/i.exec(line)?.[1] ?? []);
+  const user = users.at(-1);
   return user && !user.includes("$") ? user : undefined;
 }
 
@@ -97,7 +104,7 @@ export async function withFeatures(
   const result = { features: [] as Feature[], [Symbol.asyncDispose]: () => held.disposeAsync() };
   if (!dev || Object.keys(dev.fields.features ?? {}).length === 0) return result;
   const scratch = await Deno.makeTempDir({ prefix: "svc-features-" });
-  held.defer(() => Deno.remove(scratch, { recursive: true }));
+  held.defer(() => removeUnpacked(scratch));
   try {
     const { client, way, credentials } = connection;
     const { signal } = io;
@@ -109,7 +116,7 @@ export async function withFeatures(
     const service = loaded.project.services[dev.service];
     const { build } = service;
     const own = !build ? "" : build.dockerfile_inline ??
-      await Deno.readTextFile(join(build.context!, build.dockerfile ?? "Dockerfile"));
+      await new Files().text(resolve(build.context!, build.dockerfile ?? "Dockerfile"));
     const base = build ? baseStage(own, build.target) : { text: "", from: service.image! };
     const user = dev.fields.containerUser ?? lastUser(own) ??
       (build ? undefined : await imageUser(registries, service.image!, signal)) ?? "root";

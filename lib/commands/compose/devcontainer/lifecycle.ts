@@ -17,6 +17,9 @@ import type { Feature } from "./features.ts";
 /** Files in the container that say what has been done to it; they go with it. */
 const MARK = "/var/tmp/.svc-devcontainer";
 
+/** Characters of what a command in the container prints of itself, beyond which nothing is added. */
+const MOST = 1 << 20;
+
 /** Words of each command that runs at the same time. */
 const wordsOf = (command: Command): string[][] =>
   typeof command === "string"
@@ -79,7 +82,8 @@ class Life {
     }, {
       signal,
       onOutput: (stream, data) => {
-        if (stream === "stdout") said += new TextDecoder().decode(data);
+        // The image's own programs print it.
+        if (stream === "stdout" && said.length < MOST) said += new TextDecoder().decode(data);
         return Promise.resolve();
       },
     });

@@ -1,4 +1,5 @@
 /** The rules of `develop.watch`: which paths of this machine they are about, and where these belong. */
+import { exists } from "../../../base/fs.ts";
 import { dirname, isAbsolute, join, posix, relative, sep } from "../../../base/path.ts";
 import { SvcError } from "../../../base/errors.ts";
 import {
@@ -7,6 +8,7 @@ import {
   ignorePatterns,
   parseIgnore,
 } from "../../../build/parse/ignore.ts";
+import { Files } from "../../../compose/files.ts";
 import type { LoadedProject } from "../../../compose/project.ts";
 import { refusal } from "../../../compose/refusal.ts";
 import type { WatchRule } from "../../../compose/service.ts";
@@ -81,12 +83,10 @@ async function readRules(
   const { context, dockerfile = "Dockerfile" } = build ?? {};
   if (!context || !isAbsolute(context)) return [];
   for (const file of ignoreFiles(dockerfile)) {
-    try {
-      const text = await Deno.readTextFile(isAbsolute(file) ? file : join(context, file));
-      return [{ from: await Deno.realPath(context), rules: parseIgnore(text, file) }];
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    }
+    const path = isAbsolute(file) ? file : join(context, file);
+    if (!await exists(path)) continue;
+    const text = await new Files().text(path);
+    return [{ from: await Deno.realPath(context), rules: parseIgnore(text, file) }];
   }
   return [];
 }
