@@ -33,7 +33,7 @@ const STRIKES = 2;
 /** Decisions of one script that are kept. */
 const KEPT = 1000;
 
-/** One at a time: a hostile script holds up one Worker, never a processor each. */
+/** One at a time, each script once: a hostile one holds up one Worker, never a processor each, nor the others. */
 const turn = new Mutex();
 
 class Late extends Error {}
@@ -105,6 +105,7 @@ class PacPolicy implements EgressPolicy {
   readonly #script: string;
   readonly #kept = new Map<string, Promise<EgressRoute>>();
   readonly #missed = { strikes: 0 };
+  readonly #own = new Mutex();
 
   constructor(script: string) {
     this.#script = script;
@@ -136,7 +137,9 @@ class PacPolicy implements EgressPolicy {
   }
 
   async #evaluate(ask: PacJob["ask"]): Promise<EgressRoute> {
-    return routeOfAnswer(await evaluate({ script: this.#script, ask }, this.#missed) ?? "");
+    const job = { script: this.#script, ask };
+    const answer = await this.#own.run(() => evaluate(job, this.#missed));
+    return routeOfAnswer(answer ?? "");
   }
 }
 

@@ -133,10 +133,24 @@ pacTest("a script that thrashes in its memory meets its deadline, and others go 
   assert.ok(performance.now() - began < 60_000);
 });
 
+pacTest("many decisions of one script are no queue for those of another", async () => {
+  const script = "function FindProxyForURL(url, host) { return 'DIRECT' }";
+  const [busy, other] = await Promise.all([1, 2].map(() => load(script)));
+  let decided = 0;
+  const all = Promise.all(Array.from({ length: 20 }, async (_, index) => {
+    await busy.decide(at(`${index}.example`));
+    decided++;
+  }));
+  await other.decide(at("a.example"));
+  assert.ok(decided < 5, `${decided} were decided first`);
+  await all;
+});
+
 pacTest("what is no such script is refused before anything is deployed", async () => {
   for (
     const [egress, why] of [
       [{ script: "function {" }, /egress\.script: /],
+      [{ script: "throw new Error('x'.repeat(1e6))" }, /egress\.script: x{1,300}$/],
       [{ script: "var x = 1;" }, /no function FindProxyForURL/],
       [{ script: "x".repeat((1 << 20) + 1) }, /longer than/],
       [{ script: "function FindProxyForURL() {}", default: "deny" }, /decides alone/],

@@ -34,6 +34,9 @@ const scope = self as unknown as {
 
 const machine = newQuickJSWASMModuleFromVariant(variant);
 
+/** Characters of what a script throws that are told. */
+const SHOWN = 300;
+
 /** Failures after which a machine can be tidied up; not so after one out of memory, stack or patience. */
 const SOUND = new Set(["Error", "SyntaxError", "ReferenceError", "TypeError"]);
 
@@ -46,7 +49,8 @@ function evaluate(context: QuickJSContext, code: string, name: string): unknown 
   if (result.error) {
     const thrown = context.dump(result.error);
     result.error.dispose();
-    const why = typeof thrown?.message === "string" ? thrown.message : String(thrown);
+    const said = typeof thrown?.message === "string" ? thrown.message : String(thrown);
+    const why = said.slice(0, SHOWN);
     throw SOUND.has(thrown?.name) ? new Error(why) : new Broken(why);
   }
   const value = context.dump(result.value);
