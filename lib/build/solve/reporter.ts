@@ -6,6 +6,9 @@ import type { Vertex } from "../plan/graph.ts";
 /** Most bytes of one vertex's output that are sent to the client. */
 const OUTPUT_LIMIT = 2 << 20;
 
+/** Most bytes of output of one build: what a client does not read is held in memory. */
+const ALL_LIMIT = 128 << 20;
+
 /** What a running step reports, to every build that waits for it. */
 export type StepEvent =
   | { type: "start" }
@@ -21,6 +24,7 @@ interface VertexState {
 export class Reporter {
   #onEvent: (event: BuildEvent) => void;
   #states = new Map<string, VertexState>();
+  #output = 0;
   ran = 0;
   cached = 0;
 
@@ -61,14 +65,21 @@ export class Reporter {
         this.#onEvent({ ...event, id });
         return;
       case "output": {
-        if (state.output > OUTPUT_LIMIT) return;
+        if (this.#clipped(state)) return;
         state.output += event.text.length;
+        this.#output += event.text.length;
         this.#onEvent({ ...event, id });
-        if (state.output <= OUTPUT_LIMIT) return;
-        const text = `\n[output clipped: a step shows at most ${OUTPUT_LIMIT >> 20} MiB]\n`;
+        const why = this.#clipped(state);
+        if (!why) return;
+        const text = `\n[output clipped: ${why} MiB]\n`;
         this.#onEvent({ type: "output", id, stream: "stderr", text });
       }
     }
+  }
+
+  #clipped({ output }: VertexState): string | undefined {
+    if (output > OUTPUT_LIMIT) return `a step shows at most ${OUTPUT_LIMIT >> 20}`;
+    return this.#output > ALL_LIMIT ? `a build shows at most ${ALL_LIMIT >> 20}` : undefined;
   }
 
   /** `counted`: the step counts in the result's `ran` or `cached`. */
