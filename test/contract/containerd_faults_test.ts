@@ -11,7 +11,7 @@ import { hostFaults } from "./host_faults.ts";
 async function daemonFaults(
   t: Deno.TestContext,
   backend: DeployBackend,
-  { daemon, image, dataDir }: ContainerdFixture,
+  { daemon, folder, image, dataDir }: ContainerdFixture,
 ): Promise<void> {
   const ctr = async (...args: string[]) => {
     const { code, stdout, stderr } = await run("ctr", ["-a", daemon.address, "-n", "svc", ...args]);
@@ -91,6 +91,36 @@ async function daemonFaults(
     await backend.apply(quickSpec("used", image));
     await backend.delete("used");
   });
+
+  await t.step(
+    "a full disk of containerd's own: refused by name, and nothing half-made",
+    async () => {
+      const root = join(folder, "root");
+      await daemon.stop();
+      assert.equal((await run("mount", ["-t", "tmpfs", "-o", "size=16m", "tmpfs", root])).code, 0);
+      try {
+        await daemon.start();
+        await ctr("namespaces", "ls");
+        const filler = join(root, "filler");
+        assert.notEqual((await run("dd", ["if=/dev/zero", `of=${filler}`, "bs=64k"])).code, 0);
+        await Deno.truncate(filler, (await Deno.stat(filler)).size - 256 * 1024);
+        await assert.rejects(backend.apply(quickSpec("large", image)), {
+          code: "storage_full",
+          message: /^Cannot .*no space left/,
+        });
+        assert.equal(await backend.status("large"), undefined);
+        assert.equal(await ctr("containers", "ls", "-q"), "");
+        await Deno.remove(filler);
+        await backend.apply(quickSpec("large", image));
+        assert.ok(await running("large"));
+        await backend.delete("large");
+      } finally {
+        await daemon.stop();
+        await run("umount", ["--lazy", root]);
+        await daemon.start();
+      }
+    },
+  );
 }
 
 Deno.test({
