@@ -1,6 +1,6 @@
 /** What keeps bridge networks apart from each other and from the host: the same for both families. */
 import type { BridgeNetwork } from "./network.ts";
-import { APART, type Rule } from "./rule_tables.ts";
+import type { Rule } from "./rule_tables.ts";
 
 export interface RuleOptions {
   /** The host answers the containers' DNS on the bridge. */
@@ -27,21 +27,20 @@ export function dropsOf(network: BridgeNetwork): Rule[] {
   const { bridge, internal, walled, apart } = network;
   const rule = ruleOn(network);
   const drop = (purpose: string, match: string) => rule("mangle", purpose, `${match} -j DROP`);
+  const into = `FORWARD ! -i ${bridge} -o ${bridge}`;
   const unasked = "-m conntrack ! --ctstate RELATED,ESTABLISHED";
   return [
-    // Other networks are reached only at their published ports, as from anywhere else.
-    rule("mangle", "leave", `FORWARD -i ${bridge} ! -o ${bridge} -j ${APART}`),
-    drop("enter", `${APART} -o ${bridge} -m conntrack ! --ctstate DNAT`),
     ...(apart ? [drop("among", `FORWARD -i ${bridge} -o ${bridge}`)] : []),
     ...(internal
       ? [
         drop("out-of", `FORWARD -i ${bridge} ! -o ${bridge}`),
-        drop("into", `FORWARD ! -i ${bridge} -o ${bridge}`),
+        drop("into", into),
         // Answers to the host pass, and so do queries to the resolver, which knows that the network is
         // internal.
         drop("host", `INPUT -i ${bridge} ${unasked}`),
       ]
-      : []),
+      // Other networks and machines reach its published ports alone, whatever routes they have.
+      : [drop("unpublished", `${into} -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT`)]),
     ...(walled
       ? [
         drop("wall-out", `FORWARD -i ${bridge} ! -o ${bridge} ${unasked}`),

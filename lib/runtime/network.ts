@@ -3,7 +3,7 @@ import { SvcError } from "../base/errors.ts";
 import { run, runOk } from "../base/process.ts";
 import { BridgeRules } from "./bridge_rules.ts";
 import type { CniConfig, CniPlugins, CniResult } from "./cni.ts";
-import { forwardIPv6 } from "./forwarding6.ts";
+import { forward } from "./forwarding.ts";
 import { foreignRoute, hostRoutes } from "./subnets.ts";
 import { foreignRoute6, hostRoutes6 } from "./subnets6.ts";
 
@@ -143,8 +143,9 @@ export class BridgeDriver {
     await removeHalfMade(network);
     const there = await hasBridge(network);
     if (!there) await requireUnrouted(network);
+    await forward(4, this.#tell);
     if (network.subnet6) {
-      await forwardIPv6(this.#tell);
+      await forward(6, this.#tell);
       if (!there) await makeBridge(network);
       await switchIPv6(network);
     }

@@ -18,9 +18,6 @@ export interface Rule {
 
 export type Tables = Map<string, string[]>;
 
-/** Chain of the mangle table for packets that leave one of the networks: no other network accepts them. */
-export const APART = "SVC-APART";
-
 /** The rules in the output of iptables-save, by table. */
 export function parseTables(text: string): Tables {
   const tables: Tables = new Map();
@@ -47,29 +44,20 @@ export function missingOf(tables: Tables, rules: readonly Rule[]): string {
   const missing = rules.filter(({ table, mark }) =>
     !(tables.get(table) ?? []).some((line) => marksOf(line).includes(mark))
   );
-  const declared = tables.get("mangle")?.some((line) => line.startsWith(`:${APART} `));
-  const declare = !declared && missing.some(({ rule }) => rule.includes(APART));
-  return restoreInput([
-    ...(declare ? [["mangle", `:${APART} - [0:0]`] as [string, string]] : []),
-    ...missing.map(({ table, mark, rule, first }): [string, string] => [
-      table,
-      `${first ? "-I" : "-A"} ${rule.replace(" ", ` -m comment --comment ${mark} `)}`,
-    ]),
-  ]);
+  return restoreInput(missing.map(({ table, mark, rule, first }): [string, string] => [
+    table,
+    `${first ? "-I" : "-A"} ${rule.replace(" ", ` -m comment --comment ${mark} `)}`,
+  ]));
 }
 
 /** Input for iptables-restore that removes the rules with such a mark. */
 export function removal(tables: Tables, isMeant: (mark: string) => boolean): string {
   const gone = (line: string) => line.startsWith("-A ") && marksOf(line).some(isMeant);
-  const mangle = tables.get("mangle") ?? [];
-  const named = mangle.filter((line) => line.split(" ").includes(APART));
-  const last = named.length > 0 && named.every(gone);
-  return restoreInput([
-    ...[...tables].flatMap(([table, lines]) =>
+  return restoreInput(
+    [...tables].flatMap(([table, lines]) =>
       lines.filter(gone).map((line): [string, string] => [table, line.replace(/^-A/, "-D")])
     ),
-    ...(last ? [["mangle", `-X ${APART}`] as [string, string]] : []),
-  ]);
+  );
 }
 
 function restoreInput(changes: [table: string, change: string][]): string {

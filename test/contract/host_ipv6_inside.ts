@@ -1,6 +1,6 @@
 /**
- * Networks with IPv6 of one engine of hosts, on a host of its own: host_ipv6_test.ts runs this in namespaces, since
- * such a network changes how the whole host forwards.
+ * Networks of one engine of hosts, mostly those with IPv6, on a host of its own: host_ipv6_test.ts runs this in
+ * namespaces, since the networks change how the whole host forwards.
  */
 import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
@@ -67,13 +67,16 @@ const step = async (title: string, fn: () => Promise<void>) => {
 };
 
 /** Another machine, which reaches the host's addresses, and has a route to its networks. */
-const OUT = { host: "fd77::1", address: "fd77::2", port: 8081 };
+const OUT = { host: "fd77::1", address: "fd77::2", address4: "10.77.0.2", port: 8081 };
 await ok("ip", "netns", "add", "out");
 await ok("ip", "link", "add", "outh", "type", "veth", "peer", "name", "eth0", "netns", "out");
 await ok("ip", "addr", "add", `${OUT.host}/64`, "dev", "outh", "nodad");
+await ok("ip", "addr", "add", "10.77.0.1/24", "dev", "outh");
 await ok("ip", "link", "set", "outh", "up");
 await ok("ip", "-n", "out", "addr", "add", `${OUT.address}/64`, "dev", "eth0", "nodad");
+await ok("ip", "-n", "out", "addr", "add", `${OUT.address4}/24`, "dev", "eth0");
 await ok("ip", "-n", "out", "link", "set", "eth0", "up");
+await ok("ip", "-n", "out", "route", "add", "default", "via", "10.77.0.1");
 await ok("ip", "-n", "out", "route", "add", "default", "via", OUT.host);
 const folder = await Deno.makeTempDir();
 await Deno.writeTextFile(`${folder}/index.html`, "outside\n");
@@ -95,6 +98,26 @@ const servicePort = (service.addr as Deno.NetAddr).port;
 const n6 = (more: Record<string, unknown> = {}) => [{ name: "six", enableIPv6: true, ...more }];
 const port = freePort();
 let subnet6 = "";
+
+await step(
+  "IPv4: the host forwards for its networks alone, and into them to published ports",
+  async () => {
+    const sysctl = "/proc/sys/net/ipv4/ip_forward";
+    await Deno.writeTextFile(sysctl, "0");
+    const ports = [`${port}:8080`];
+    const { deployment: { instances: [{ ip }] } } = await backend.apply(
+      quickSpec("four", image, { command: serve("four"), ports }),
+    );
+    assert.equal((await Deno.readTextFile(sysctl)).trim(), "1");
+    assert.match(await ok("iptables-save", "-t", "filter"), /^:FORWARD DROP/m);
+    await eventually("it serves", async () => await fromOutside("10.77.0.1", port) === "four");
+    assert.equal(await asks("four", OUT.address4, OUT.port), "outside");
+    // As where the host forwarded before, for everybody.
+    await ok("iptables", "-P", "FORWARD", "ACCEPT");
+    assert.equal(await fromOutside(ip!, 8080), "", "past the published port");
+    await backend.delete("four");
+  },
+);
 
 await step("without it nothing of IPv6 is touched", async () => {
   await backend.apply(quickSpec("plain", image, { command: serve("plain") }));

@@ -1,7 +1,7 @@
 /** The IPv6 side of a network: its subnet, and the addresses that a spec may ask for. */
 import type { NetworkSpec } from "../../api/deploy_spec.ts";
 import { formatAddress6, parseAddress6 } from "../../base/address6.ts";
-import { hasIPv6 } from "../../runtime/forwarding6.ts";
+import { hasIPv6 } from "../../runtime/forwarding.ts";
 import {
   foreignRoute6,
   formatSubnet6,
