@@ -14,6 +14,8 @@ export const LABELS = {
   oneOff: "svc.compose.oneoff",
   /** The `container_name` of the service. */
   container: "svc.compose.container-name",
+  /** Whom commands in a dev container run as. */
+  remoteUser: "svc.compose.remote-user",
 } as const;
 
 /** Characters of a deployment's name, which leaves room for "-999" after it. */

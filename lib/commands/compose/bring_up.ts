@@ -10,7 +10,7 @@ import { containersOf, type ServiceState } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
 import { filesOf, requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
-import { isLocal } from "../connect.ts";
+import { type Connection, isLocal } from "../connect.ts";
 import { Applier } from "./hold.ts";
 import { prepareImages } from "./images.ts";
 import type { ProjectInvocation } from "./open_project.ts";
@@ -56,6 +56,17 @@ export function requireLoaded({ loaded, name }: Session): LoadedProject {
   throw new SvcError("not_found", `Cannot find the files of the project ${name}`, {
     help: "name them with -f, or change to their folder",
   });
+}
+
+/** The project with what the images and features of a dev container add to it. */
+export async function prepare(
+  loaded: LoadedProject,
+  connection: Connection,
+  call: ProjectInvocation,
+): Promise<{ loaded: LoadedProject } & AsyncDisposable> {
+  if (!loaded.devcontainer) return { loaded, [Symbol.asyncDispose]: () => Promise.resolve() };
+  const { prepareDevcontainer } = await import("./devcontainer/image.ts");
+  return await prepareDevcontainer(loaded, loaded.devcontainer, { connection, call });
 }
 
 export const surroundingsOf = (session: Session) => ({ localFolders: isLocal(session.connection) });
@@ -121,15 +132,17 @@ export async function bringUp(
 ): Promise<BroughtUp> {
   const { io } = invocation;
   const { client, connection } = session;
-  const loaded = requireLoaded(session);
+  const files = requireLoaded(session);
   const { forceRecreate = false, noRecreate = false } = values;
   if (forceRecreate && noRecreate) {
     throw new SvcError("usage", "Cannot use --force-recreate together with --no-recreate");
   }
-  const dev = loaded.devcontainer;
-  if (dev) await (await import("./devcontainer/lifecycle.ts")).initialize(dev, report, signal);
-  await using image = dev &&
-    await (await import("./devcontainer/image.ts")).withFeatures(loaded, connection, invocation);
+  if (files.devcontainer) {
+    const { initialize } = await import("./devcontainer/lifecycle.ts");
+    await initialize(files.devcontainer, report, signal);
+  }
+  await using prepared = await prepare(files, connection, invocation);
+  const { loaded, loaded: { devcontainer: dev } } = prepared;
   const chosen = dev?.fields.runServices && names.length === 0
     ? [dev.service, ...dev.fields.runServices]
     : names;
@@ -145,7 +158,7 @@ export async function bringUp(
   const slots = slotsOf(invocation.values.parallel);
   const surroundings = { ...surroundingsOf(session), callerFolders: true };
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
-  const files = await filesOf({ loaded, services, surroundings });
+  const delivered = await filesOf({ loaded, services, surroundings });
   const all = await listDeployments(client);
   requireOwn(
     loaded.project.name,
@@ -175,14 +188,13 @@ export async function bringUp(
     apply: (name, spec, settings, onProgress) => {
       const subject = { loaded, name, service: loaded.project.services[name], surroundings };
       const work = () =>
-        applier.apply({ subject, spec, files: files.get(name), settings, onProgress });
+        applier.apply({ subject, spec, files: delivered.get(name), settings, onProgress });
       return slots ? slots.run(work, signal) : work();
     },
   }, specs);
   if (dev && inside && until === "started") {
     const { live } = await import("./devcontainer/lifecycle.ts");
-    const { features } = image!;
-    await live({ ...{ client, dev, features, report, signal }, state: inside });
+    await live({ ...{ client, dev, report, signal }, state: inside });
   }
   await Promise.all(warnings);
   return { services: services.filter((name) => specs.has(name)), provided };

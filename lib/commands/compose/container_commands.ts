@@ -1,6 +1,7 @@
 /** Commands on one container of a service: `svc compose exec|attach|cp|export|port`. */
 import { SvcError } from "../../base/errors.ts";
 import { readArchive } from "../../client/files.ts";
+import { LABELS } from "../../compose/names.ts";
 import { containersOf } from "../../compose/state.ts";
 import type { Invocation } from "../command.ts";
 import { EXEC_OPTIONS as EXEC } from "../options.ts";
@@ -29,9 +30,8 @@ export const exec = {
     const session = await openSession(call);
     const { state, instance } = containerOf(session, service, values.index);
     const dev = session.loaded?.devcontainer;
-    const { fields, workspaceFolder } = dev?.service === service ? dev : {};
-    const user = values.user ?? fields?.remoteUser ?? fields?.containerUser;
-    const workdir = values.workdir ?? workspaceFolder;
+    const user = values.user ?? state.status.labels?.[LABELS.remoteUser];
+    const workdir = values.workdir ?? (dev?.service === service ? dev.workspaceFolder : undefined);
     const terminal = !values.noTty && io.stdin.isTerminal && io.stdout.isTerminal;
     return await delegate(call, {
       module: await import("../exec.ts"),

@@ -8,6 +8,7 @@ import { type Connection, openConnection } from "../connect.ts";
 import { errorLines } from "../dispatch.ts";
 import { PUSH_OPTIONS as PUSH } from "../transfer/options.ts";
 import { delegate } from "./delegate.ts";
+import { prepare } from "./bring_up.ts";
 import { buildImages, policyOf, pullImage } from "./images.ts";
 import { openProject, type ProjectInvocation } from "./open_project.ts";
 import type { BUILD_OPTIONS, PULL_OPTIONS, PUSH_OPTIONS } from "./options.ts";
@@ -16,10 +17,10 @@ import { openProgress, quietly } from "./progress.ts";
 export const build = {
   async run(call: ProjectInvocation & Invocation<typeof BUILD_OPTIONS>): Promise<number> {
     const { values, positionals, io } = call;
-    const loaded = await openProject(call);
+    const files = await openProject(call);
     const connection = await openConnection(call);
-    await using _image = loaded.devcontainer &&
-      await (await import("./devcontainer/image.ts")).withFeatures(loaded, connection, call);
+    await using prepared = await prepare(files, connection, call);
+    const { loaded } = prepared;
     const names = selected(loaded, positionals, !values.withDependencies)
       .filter((name) => loaded.project.services[name].build);
     if (names.length === 0) {

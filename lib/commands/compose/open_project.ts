@@ -56,8 +56,8 @@ export async function devcontainerOf(
   });
 }
 
-/** The options, and the devcontainer.json that they come from. */
-async function loadFrom(options: LoadOptions, found: Devcontainer | undefined) {
+/** The project, of the devcontainer.json where there is one. */
+export async function loadFrom(options: LoadOptions, found: Devcontainer | undefined) {
   const { loadProject } = await import("../../compose/load.ts");
   if (!found) return await loadProject(options);
   const { devcontainerOptions } = await import("../../compose/devcontainer/model.ts");

@@ -1,6 +1,7 @@
 /** What the server's registry tells of images. */
 import { parseReference } from "../../oci/reference.ts";
 import { parseManifest } from "../../oci/manifest.ts";
+import type { ContainerConfig, ImageConfig } from "../../oci/types.ts";
 import type { Registries } from "../../transfer/registries.ts";
 import type { RemoteRegistry } from "../../remote/registry.ts";
 import type { Client } from "../../client/client.ts";
@@ -10,21 +11,20 @@ import type { ProjectInvocation } from "./open_project.ts";
 /** Bytes of an image's configuration, at most. */
 const LONGEST_CONFIG = 8 << 20;
 
-export async function serverRegistry(
+/** The server's registry, and others. */
+export async function registriesOf(
   { client, credentials, way }: Connection,
-  { env, io }: Pick<ProjectInvocation, "env" | "io">,
-): Promise<RemoteRegistry> {
+  { env, io: { signal } }: Pick<ProjectInvocation, "env" | "io">,
+): Promise<Registries> {
   const { Registries } = await import("../../transfer/registries.ts");
-  const registries = new Registries({
-    server: client.server,
-    way,
+  return new Registries({
+    ...{ server: client.server, way, env, plainHTTP: [], signal },
     token: () => credentials.token(),
-    env,
-    plainHTTP: [],
-    signal: io.signal,
   });
-  return registries.get();
 }
+
+export const serverRegistry = async (...of: Parameters<typeof registriesOf>) =>
+  (await registriesOf(...of)).get();
 
 /** Names of images as files have them: those of the server's registry run by a name with its host. */
 export async function imageNames(client: Client): Promise<(image: string) => string> {
@@ -59,21 +59,13 @@ export async function imageFacts(
   };
 }
 
-interface Config {
-  os?: string;
-  architecture?: string;
-  variant?: string;
-  created?: string;
-  config?: { User?: string };
-}
-
 /** The configuration of an image, and its size; of one for several platforms the first. */
 async function readImage(
   registry: RemoteRegistry,
   repository: string,
   reference: string,
   signal: AbortSignal,
-): Promise<{ config: Config; size: number } | undefined> {
+): Promise<{ config: ImageConfig; size: number } | undefined> {
   const found = await registry.resolve(repository, reference, { signal });
   if (!found) return undefined;
   const manifest = parseManifest(found.bytes, found.descriptor.mediaType);
@@ -90,14 +82,14 @@ async function readImage(
   };
 }
 
-/** The user that an image says its processes run as; undefined: none, or it cannot be told. */
-export async function imageUser(
+/** What an image says of its containers; undefined: the registry has none of that name. */
+export async function imageConfig(
   registries: Registries,
   image: string,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<ContainerConfig | undefined> {
   const { registry: host, repository, tag, digest } = parseReference(image);
-  const found = await readImage(registries.get(host), repository, digest ?? tag ?? "latest", signal)
-    .catch(() => undefined);
-  return found?.config.config?.User || undefined;
+  const registry = registries.get(host);
+  const found = await readImage(registry, repository, digest ?? tag ?? "latest", signal);
+  return found && (found.config.config ?? {});
 }

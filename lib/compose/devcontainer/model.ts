@@ -1,6 +1,5 @@
 /** What a devcontainer.json is as a Compose project: files, and texts that stand for files. */
-import { dirname, join, resolve } from "node:path";
-import { basename } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { projectNameOf } from "../locate.ts";
 import type { LoadOptions } from "../project.ts";
@@ -8,8 +7,8 @@ import type { Devcontainer, Fields } from "./read.ts";
 
 type Json = Record<string, unknown>;
 
-/** It ends at once when it is asked to. */
-const IDLE = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"];
+/** Waits; it ends at once when it is asked to. */
+const [ENDING, IDLE] = ["trap 'exit 0' TERM INT", "while :; do sleep 86400 & wait $!; done"];
 
 const each = <T>(value: T | T[] | undefined): T[] =>
   value === undefined ? [] : Array.isArray(value) ? value : [value];
@@ -20,8 +19,10 @@ function refused(file: string, field: string, why: string): SvcError {
   });
 }
 
+type Mount = Exclude<NonNullable<Fields["mounts"]>[number], string>;
+
 /** A mount in the form of `docker run --mount`, or its fields. */
-function mountOf(mount: NonNullable<Fields["mounts"]>[number], file: string): Json {
+export function mountOf(mount: Mount | string, file: string): Mount {
   if (typeof mount !== "string") return { type: "volume", ...mount };
   const pairs = new Map(
     mount.split(",").map((part) => {
@@ -92,14 +93,23 @@ function portsOf({ fields, service }: Devcontainer): Map<string, string[]> {
   return ports;
 }
 
+/** What runs: what comes before the container's own process, then that or nothing. */
+function processOf({ fields, entrypoints, process = [] }: Devcontainer, composed: boolean): Json {
+  const replaced = fields.overrideCommand ?? !composed;
+  if (!replaced && entrypoints.length === 0) return {};
+  const script = [ENDING, ...entrypoints, 'exec "$@"', IDLE].join("\n");
+  const own = replaced ? [] : ["-", ...process];
+  return { entrypoint: ["/bin/sh", "-c", script, ...own], command: [] };
+}
+
 function serviceOf(dev: Devcontainer): { service: Json; volumes: Json } {
   const { fields, file, workspace, workspaceFolder } = dev;
   const composed = fields.dockerComposeFile !== undefined;
-  const mounts = (fields.mounts ?? []).map((mount) => mountOf(mount, file));
+  const mounts: Json[] = (fields.mounts ?? []).map((mount) => ({ ...mountOf(mount, file) }));
   if (!composed && fields.workspaceMount !== "") {
     mounts.unshift(
       fields.workspaceMount
-        ? mountOf(fields.workspaceMount, file)
+        ? { ...mountOf(fields.workspaceMount, file) }
         : { type: "bind", source: workspace, target: workspaceFolder },
     );
   }
@@ -118,7 +128,7 @@ function serviceOf(dev: Devcontainer): { service: Json; volumes: Json } {
   };
   const service = {
     ...(build ? { build } : composed ? {} : { image: fields.image }),
-    ...((fields.overrideCommand ?? !composed) && { entrypoint: IDLE, command: [] }),
+    ...processOf(dev, composed),
     ...(!composed && { working_dir: workspaceFolder }),
     ...(fields.containerUser && { user: fields.containerUser }),
     ...(fields.init && { init: true }),

@@ -37,7 +37,7 @@ export interface Fields {
   overrideFeatureInstallOrder?: string[];
   workspaceFolder?: string;
   workspaceMount?: string;
-  mounts?: (string | { type?: string; source?: string; target: string })[];
+  mounts?: (string | { type?: string; source?: string; target: string; read_only?: boolean })[];
   forwardPorts?: (number | string)[];
   appPort?: number | string | (number | string)[];
   containerEnv?: Record<string, string>;
@@ -65,7 +65,9 @@ const PASSED_OVER = [
   ...["extensions", "settings", "devPort"],
 ];
 
-const HEEDED: Record<keyof Fields, "text" | "list" | "map" | "flag" | "any"> = {
+type Kind = "text" | "list" | "map" | "flag" | "any";
+
+export const HEEDED: Record<keyof Fields, Kind> = {
   image: "text",
   build: "map",
   dockerFile: "text",
@@ -111,6 +113,14 @@ export interface Devcontainer {
   /** False: it was found where nobody asked for one; then nothing of it runs on this machine. */
   asked: boolean;
   warnings: string[];
+  /** What says commands of its life, in the order in which these run: images, features, the file. */
+  commands: readonly Partial<Record<Lifecycle, Command>>[];
+  /** Lines for a shell that run before the container's process. */
+  entrypoints: readonly string[];
+  /** The words of the container's own process; absent: they are not known yet. */
+  process?: readonly string[];
+  /** Writes out variables in what an image or a feature says; none of the caller's environment. */
+  substitute<T>(value: T): T;
 }
 
 /** The file of this folder or one above; undefined where there is none. */
@@ -126,7 +136,7 @@ export async function findDevcontainer(start: string): Promise<string | undefine
 }
 
 /** The folder that a devcontainer.json is about. */
-export function workspaceOf(file: string): string {
+function workspaceOf(file: string): string {
   for (let folder = dirname(file); folder !== dirname(folder); folder = dirname(folder)) {
     if (basename(folder) === ".devcontainer") return dirname(folder);
   }
@@ -146,29 +156,27 @@ const kindOf = (value: unknown) =>
     ? "text"
     : typeof value;
 
-function check(
+export function pick<T extends object, K extends keyof T>(of: T, keys: readonly K[]): Pick<T, K> {
+  const there = keys.filter((key) => Object.hasOwn(of, key));
+  return Object.fromEntries(there.map((key) => [key, of[key]])) as Pick<T, K>;
+}
+
+const invalid = (file: string, what: string) =>
+  new SvcError("compose_invalid", `Cannot read ${file}: ${what}`);
+
+/** The known fields of a mapping. Throws `compose_invalid` for one of another kind. */
+export function fieldsOf(
   raw: unknown,
+  kinds: Readonly<Record<string, Kind>>,
   file: string,
-): { fields: Record<string, unknown>; warnings: string[] } {
-  const invalid = (what: string) => new SvcError("compose_invalid", `Cannot read ${file}: ${what}`);
-  if (kindOf(raw) !== "map") throw invalid("expected a mapping of fields");
-  const fields: Record<string, unknown> = {};
-  const warnings: string[] = [];
-  for (const [key, value] of Object.entries(raw as object)) {
-    if (PASSED_OVER.includes(key)) continue;
-    if (!Object.hasOwn(HEEDED, key)) {
-      warnings.push(
-        `${file}: ${key} is no known field${suggestion(key, Object.keys(HEEDED))}, and is ignored`,
-      );
-      continue;
-    }
-    const wanted = HEEDED[key as keyof Fields];
-    if (wanted !== "any" && kindOf(value) !== wanted) {
-      throw invalid(`${key}: expected ${wanted}, got ${kindOf(value)}`);
-    }
-    fields[key] = value;
+): Fields {
+  if (kindOf(raw) !== "map") throw invalid(file, "expected a mapping of fields");
+  const fields = pick(raw as Record<string, unknown>, Object.keys(kinds));
+  for (const [key, value] of Object.entries(fields)) {
+    if (kinds[key] === "any" || kindOf(value) === kinds[key]) continue;
+    throw invalid(file, `${key}: expected ${kinds[key]}, got ${kindOf(value)}`);
   }
-  return { fields, warnings };
+  return fields;
 }
 
 /** Writes out `${localEnv:NAME:default}` and its like everywhere in a value. `containerEnv` stays for later. */
@@ -200,34 +208,45 @@ export async function readDevcontainer(
   env: Readonly<Record<string, string | undefined>>,
   { asked }: Pick<Devcontainer, "asked">,
 ): Promise<Devcontainer> {
-  const { fields: raw, warnings } = check(parseJsonc(await new Files().text(file), file), file);
+  const all = parseJsonc(await new Files().text(file), file);
+  const raw = fieldsOf(all, HEEDED, file);
+  const known = Object.keys(HEEDED);
+  const warnings = Object.keys(all as object)
+    .filter((key) => !known.includes(key) && !PASSED_OVER.includes(key))
+    .map((key) => `${file}: ${key} is no known field${suggestion(key, known)}, and is ignored`);
   const workspace = workspaceOf(file);
   const name = basename(workspace);
-  const values: Record<string, string> = {
-    localWorkspaceFolder: workspace,
-    localWorkspaceFolderBasename: name,
-    devcontainerId: createHash("sha256").update(file).digest("hex").slice(0, 32),
-  };
-  const local = (key: string, [variable, standard = ""]: string[]) =>
-    key === "localEnv" || key === "env" ? env[variable] ?? standard ?? "" : values[key];
-  const given = raw.workspaceFolder as string | undefined;
-  const workspaceFolder = substituted(given, local) ??
+  const values = new Map([
+    ["localWorkspaceFolder", workspace],
+    ["localWorkspaceFolderBasename", name],
+    ["devcontainerId", createHash("sha256").update(file).digest("hex").slice(0, 32)],
+  ]);
+  const within = (env: Readonly<Record<string, string | undefined>>) => <T>(value: T): T =>
+    substituted(
+      value,
+      (key, [variable, standard = ""]) =>
+        key === "localEnv" || key === "env" ? env[variable] ?? standard : values.get(key),
+    );
+  const local = within(env);
+  const workspaceFolder = local(raw.workspaceFolder) ??
     (raw.dockerComposeFile ? "/" : `/workspaces/${name}`);
-  values.containerWorkspaceFolder = workspaceFolder;
-  values.containerWorkspaceFolderBasename = posix.basename(workspaceFolder);
-  const fields = substituted(raw as Fields, local);
-  const invalid = (what: string) => new SvcError("compose_invalid", `Cannot read ${file}: ${what}`);
+  values.set("containerWorkspaceFolder", workspaceFolder);
+  values.set("containerWorkspaceFolderBasename", posix.basename(workspaceFolder));
+  const fields = local(raw);
   if (fields.dockerComposeFile && !fields.service) {
-    throw invalid("dockerComposeFile needs the service to work in");
+    throw invalid(file, "dockerComposeFile needs the service to work in");
   }
   if (
     !fields.dockerComposeFile && !fields.image && !fields.build?.dockerfile && !fields.dockerFile
   ) {
-    throw invalid("it names neither image, build.dockerfile nor dockerComposeFile");
+    throw invalid(file, "it names neither image, build.dockerfile nor dockerComposeFile");
   }
-  if (!workspaceFolder.startsWith("/")) throw invalid("workspaceFolder: expected an absolute path");
+  if (!workspaceFolder.startsWith("/")) {
+    throw invalid(file, "workspaceFolder: expected an absolute path");
+  }
   return {
     ...{ file, workspace, workspaceFolder, fields, warnings, asked },
     service: fields.service ?? "devcontainer",
+    ...{ commands: [fields], entrypoints: [], substitute: within({}) },
   };
 }

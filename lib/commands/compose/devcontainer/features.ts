@@ -2,12 +2,7 @@
 import { createHash } from "node:crypto";
 import { SvcError } from "../../../base/errors.ts";
 import { join, resolve } from "../../../base/path.ts";
-import type {
-  Command,
-  Devcontainer,
-  Fields,
-  Lifecycle,
-} from "../../../compose/devcontainer/read.ts";
+import type { Devcontainer, Fields } from "../../../compose/devcontainer/read.ts";
 import { Files } from "../../../compose/files.ts";
 import { parseJsonc } from "../../../compose/devcontainer/jsonc.ts";
 import { decompress } from "../../../oci/compression.ts";
@@ -21,19 +16,12 @@ const LARGEST = 256 << 20;
 const MOST = 100;
 const tooLarge = `it has more than ${LARGEST >> 20} MiB`;
 
-/** What devcontainer-feature.json says. */
-export interface FeatureFields extends Partial<Record<Lifecycle, Command>> {
-  id?: string;
+/** What devcontainer-feature.json says of the installation. */
+export interface FeatureFields {
   options?: Record<string, { default?: string | boolean; enum?: string[] }>;
   dependsOn?: NonNullable<Fields["features"]>;
   installsAfter?: string[];
   containerEnv?: Record<string, string>;
-  mounts?: Fields["mounts"];
-  init?: boolean;
-  privileged?: boolean;
-  capAdd?: string[];
-  securityOpt?: string[];
-  entrypoint?: string;
 }
 
 export interface Feature {

@@ -1,15 +1,23 @@
-/** The image of a dev container: the one it names or builds, with its features installed in layers above. */
+/** The image of a dev container: what it says, and its features, installed in layers above. */
 import { createHash } from "node:crypto";
 import { SvcError } from "../../../base/errors.ts";
 import { removeUnpacked } from "../../../base/fs.ts";
-import { join, resolve } from "../../../base/path.ts";
-import { Files } from "../../../compose/files.ts";
+import { join } from "../../../base/path.ts";
+import {
+  entriesOf,
+  entryOf,
+  METADATA_LABEL,
+  raisedRights,
+  withEntries,
+} from "../../../compose/devcontainer/metadata.ts";
+import type { Devcontainer } from "../../../compose/devcontainer/read.ts";
+import { LABELS } from "../../../compose/names.ts";
 import type { LoadedProject } from "../../../compose/project.ts";
 import type { Service } from "../../../compose/service.ts";
-import { Registries } from "../../../transfer/registries.ts";
 import type { Connection } from "../../connect.ts";
-import type { ProjectInvocation } from "../open_project.ts";
-import { imageUser } from "../server_images.ts";
+import { loadFrom, loadOptionsOf, type ProjectInvocation } from "../open_project.ts";
+import { registriesOf } from "../server_images.ts";
+import { type Base, baseOf } from "./base.ts";
 import { type Feature, resolveFeatures } from "./features.ts";
 
 /** In single quotes for a shell, on one line of a Dockerfile. */
@@ -52,105 +60,88 @@ export function install(
   ];
 }
 
-const lastFrom = (lines: readonly string[]) =>
-  lines.findLastIndex((line) => /^\s*FROM\s/i.test(line));
-
-/** The text of a Dockerfile up to its last stage, by a name that the next one can begin with. */
-function baseStage(dockerfile: string, target: string | undefined): { text: string; from: string } {
-  if (target) return { text: dockerfile, from: target };
-  const lines = dockerfile.split("\n");
-  const at = lastFrom(lines);
-  const [, named] = /\sAS\s+(\S+)\s*$/i.exec(lines[at] ?? "") ?? [];
-  if (named) return { text: dockerfile, from: named };
-  lines[at] = `${lines[at].trimEnd()} AS svc_base`;
-  return { text: lines.join("\n"), from: "svc_base" };
-}
-
-/** The last USER of the last stage, as far as the text tells. */
-function lastUser(dockerfile: string): string | undefined {
-  const lines = dockerfile.split("\n");
-  const users = lines.slice(lastFrom(lines) + 1)
-    .flatMap((line) => /^\s*USER\s+(\S+)/i.exec(line)?.[1] ?? []);
-  const user = users.at(-1);
-  return user && !user.includes("$") ? user : undefined;
-}
-
-export interface WithFeatures extends AsyncDisposable {
-  features: readonly Feature[];
-}
-
-function extended(service: Service, features: readonly Feature[]): Partial<Service> {
-  const all = <T>(pick: (feature: Feature) => T[] | undefined, own: T[] = []) => [
-    ...new Set([...own, ...features.flatMap((one) => pick(one) ?? [])]),
-  ];
-  const capabilities = all(({ fields }) => fields.capAdd, service.cap_add);
-  const options = all(({ fields }) => fields.securityOpt, service.security_opt);
+/** The service with its features in layers above its image. */
+function installed(
+  { loaded, dev, base, features, scratch }: {
+    loaded: LoadedProject;
+    dev: Devcontainer;
+    base: Base;
+    features: readonly Feature[];
+    scratch: string;
+  },
+): Service {
+  const service = loaded.project.services[dev.service];
+  const { containerUser, remoteUser } = dev.fields;
+  const container = word(containerUser || base.config.User || "root", "the user");
+  const users = { container, remote: remoteUser || container };
+  const text = [
+    ...[base.text, `FROM ${base.from}`, "USER root"],
+    ...features.flatMap((feature, index) => install(feature, index, users)),
+    ...[`USER ${container}`, ""],
+  ].join("\n").trimStart();
+  const hash = createHash("sha256").update(text);
+  for (const { digest } of features) hash.update(digest);
+  const { dockerfile: _, target: _target, ...rest } = service.build ??
+    { context: join(scratch, "empty") };
+  const folders = features.map(({ folder }, index) => [`svc_feature_${index}`, folder]);
   return {
-    ...(features.some(({ fields }) => fields.init) && { init: true }),
-    ...(features.some(({ fields }) => fields.privileged) && { privileged: true }),
-    ...(capabilities.length > 0 && { cap_add: capabilities }),
-    ...(options.length > 0 && { security_opt: options }),
+    ...service,
+    // A name of its own for each set of features: another one is built, and replaces the container.
+    image: `${loaded.project.name}-${dev.service}:${hash.digest("hex").slice(0, 12)}`,
+    build: {
+      ...rest,
+      dockerfile_inline: text,
+      additional_contexts: { ...rest.additional_contexts, ...Object.fromEntries(folders) },
+    },
   };
 }
 
-/** Puts the features into the service's image. What was fetched is kept until the result is disposed of. */
-export async function withFeatures(
+/** The words that a service runs without the dev container's own. */
+function processOf({ entrypoint, command }: Service, { Entrypoint, Cmd }: Base["config"]) {
+  const own = entrypoint ? [] : Cmd;
+  return [...entrypoint ?? Entrypoint ?? [], ...command ?? own ?? []];
+}
+
+/**
+ * The project with what the dev container's image and features say of it, and with the features in its image. What
+ * was fetched is kept until the result is disposed of.
+ */
+export async function prepareDevcontainer(
   loaded: LoadedProject,
-  connection: Connection,
-  { io, env }: ProjectInvocation,
-): Promise<WithFeatures> {
-  const held = new AsyncDisposableStack();
-  const dev = loaded.devcontainer;
-  const result = { features: [] as Feature[], [Symbol.asyncDispose]: () => held.disposeAsync() };
-  if (!dev || Object.keys(dev.fields.features ?? {}).length === 0) return result;
+  own: Devcontainer,
+  { connection, call }: { connection: Connection; call: ProjectInvocation },
+): Promise<{ loaded: LoadedProject } & AsyncDisposable> {
+  await using held = new AsyncDisposableStack();
+  const warnings: Promise<void>[] = [];
+  const warn = (text: string) =>
+    void warnings.push(call.io.stderr.write(`svc: warning: ${text}\n`));
+  const { signal } = call.io;
   const scratch = await Deno.makeTempDir({ prefix: "svc-features-" });
   held.defer(() => removeUnpacked(scratch));
-  try {
-    const { client, way, credentials } = connection;
-    const { signal } = io;
-    const registries = new Registries({
-      ...{ server: client.server, way, env, plainHTTP: [], signal },
-      token: () => credentials.token(),
-    });
-    const features = await resolveFeatures({ dev, registries, scratch, signal });
-    const service = loaded.project.services[dev.service];
-    const { build } = service;
-    const own = !build ? "" : build.dockerfile_inline ??
-      await new Files().text(resolve(build.context!, build.dockerfile ?? "Dockerfile"));
-    const base = build ? baseStage(own, build.target) : { text: "", from: service.image! };
-    const user = dev.fields.containerUser ?? lastUser(own) ??
-      (build ? undefined : await imageUser(registries, service.image!, signal)) ?? "root";
-    const container = word(user, "the user");
-    const users = { container, remote: dev.fields.remoteUser ?? container };
-    const text = [
-      ...[base.text, `FROM ${base.from}`, "USER root"],
-      ...features.flatMap((feature, index) => install(feature, index, users)),
-      ...[`USER ${container}`, ""],
-    ].join("\n").trimStart();
-    const hash = createHash("sha256").update(text);
-    for (const { digest } of features) hash.update(digest);
-    const empty = join(scratch, "empty");
-    if (!build) await Deno.mkdir(empty);
-    const { dockerfile: _, target: _target, ...rest } = build ?? { context: empty };
-    loaded.project.services[dev.service] = {
-      ...{ ...service, ...extended(service, features) },
-      // A name of its own for each set of features: another one is built, and replaces the container.
-      image: `${loaded.project.name}-${dev.service}:${hash.digest("hex").slice(0, 12)}`,
-      build: {
-        ...rest,
-        dockerfile_inline: text,
-        additional_contexts: {
-          ...rest.additional_contexts,
-          ...Object.fromEntries(
-            features.map(({ folder }, index) => [`svc_feature_${index}`, folder]),
-          ),
-        },
-      },
-    };
-    result.features = features;
-    return result;
-  } catch (error) {
-    await held.disposeAsync();
-    throw error;
+  await Deno.mkdir(join(scratch, "empty"));
+  const registries = await registriesOf(connection, call);
+  const features = await resolveFeatures({ dev: own, registries, scratch, signal });
+  const service = loaded.project.services[own.service];
+  const base = await baseOf(service, { registries, signal, warn });
+  const label = base.config.Labels?.[METADATA_LABEL];
+  const entries = [
+    ...(label ? entriesOf(label, own, `the label ${METADATA_LABEL} of ${base.image}`) : []),
+    ...features.map(({ fields, reference }) => entryOf(fields, own, `the feature ${reference}`)),
+  ];
+  const dev = { ...withEntries(own, entries), process: processOf(service, base.config) };
+  const raised = raisedRights(dev, own);
+  if (raised.length > 0) {
+    warn(`${own.service} gets more rights than ${own.file} asks for: ${raised.join(", ")}`);
   }
+  const project = await loadFrom(loadOptionsOf(call), dev);
+  const { services } = project.project;
+  if (features.length > 0) {
+    services[dev.service] = installed({ loaded: project, dev, base, features, scratch });
+  }
+  const user = dev.fields.remoteUser || dev.fields.containerUser;
+  const one = services[dev.service];
+  if (user) one.labels = { ...one.labels, [LABELS.remoteUser]: user };
+  await Promise.all(warnings);
+  const kept = held.move();
+  return { loaded: project, [Symbol.asyncDispose]: () => kept.disposeAsync() };
 }

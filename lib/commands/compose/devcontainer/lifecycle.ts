@@ -12,7 +12,6 @@ import {
 import { runHook } from "../../../compose/hooks.ts";
 import { type Container, containersOf, isUp, type ServiceState } from "../../../compose/state.ts";
 import { done, failing, type Report, working } from "../../../compose/steps.ts";
-import type { Feature } from "./features.ts";
 
 /** Files in the container that say what has been done to it; they go with it. */
 const MARK = "/var/tmp/.svc-devcontainer";
@@ -57,7 +56,6 @@ export async function initialize(dev: Devcontainer, report: Report, signal: Abor
 interface Living {
   client: Client;
   dev: Devcontainer;
-  features: readonly Feature[];
   state: ServiceState;
   report: Report;
   signal: AbortSignal;
@@ -107,9 +105,8 @@ class Life {
   }
 
   async run(name: Lifecycle): Promise<void> {
-    const { client, dev: { fields, workspaceFolder }, features, report, signal } = this.#of;
-    const commands = [...features.map((one) => one.fields[name]), fields[name]]
-      .filter((command) => command !== undefined);
+    const { client, dev: { fields, workspaceFolder, ...dev }, report, signal } = this.#of;
+    const commands = dev.commands.flatMap((one) => one[name] === undefined ? [] : [one[name]]);
     if (commands.length === 0) return;
     const environment = await (this.#environment ??= this.#remoteEnv());
     const user = fields.remoteUser ?? fields.containerUser;
