@@ -4,7 +4,7 @@
  * then on. `Rtold`: what is true now of entries that have changed.
  */
 import { decodeRaw } from "../../base/raw_string.ts";
-import type { KnownEntry, NodeStat } from "../files/node.ts";
+import { type KnownEntry, MAX_NAME, type NodeStat } from "../files/node.ts";
 import { type Reader, violation, type Writer } from "../ninep/messages.ts";
 
 export interface FolderListing {
@@ -51,7 +51,8 @@ function takeStat(from: Reader): NodeStat {
 }
 
 function takeName(from: Reader): string {
-  const name = decodeRaw(from.raw(from.u16()));
+  const size = from.u16();
+  const name = size > MAX_NAME ? "" : decodeRaw(from.raw(size));
   if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) {
     throw violation("a listing has a name that is none");
   }

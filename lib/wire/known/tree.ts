@@ -69,6 +69,7 @@ export class KnownTree {
     readonly number: number,
     readonly ahead: Ahead,
     readonly root: bigint,
+    readonly most = MOST,
   ) {}
 
   /** The folder's path below the root, as far as is known. */
@@ -139,7 +140,7 @@ export class KnownTree {
   }
 
   #listed({ id, stat, entries }: FolderListing): void {
-    if (this.#entries + entries.length > MOST) this.#forgetAll();
+    if (this.#entries + entries.length > this.most) this.#forgetAll();
     const before = this.#folders.get(id);
     const folder: Folder = before ?? { stat, entries: new Map() };
     folder.doubted = false;
@@ -220,6 +221,8 @@ export class KnownTree {
     folder: Folder,
     { name, entry: now }: News & { about: "entry" },
   ): void {
+    // A caller may tell of names without an end.
+    if (now && this.#entries >= this.most) return this.#forgetAll();
     const before = folder.entries.get(name);
     const after = now && { id: now.id, kind: kindOf(now.stat.mode) };
     if (!now || before?.id !== now.id) {
