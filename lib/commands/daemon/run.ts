@@ -1,5 +1,6 @@
 /** `svc daemon run`: the agent itself. */
 import { agentPlace, ownBuild } from "../../agent/place.ts";
+import { openLog } from "../../agent/log.ts";
 import { runAgent } from "../../agent/server.ts";
 import { makeOwnFolder } from "../../base/runtime_folder.ts";
 import type { Invocation } from "../command.ts";
@@ -7,22 +8,13 @@ import { HOLDERS } from "./holders.ts";
 
 /** Milliseconds that an agent without anything to hold waits for the next command. */
 const IDLE_MS = 30_000;
-/** A log of this size is begun again, in bytes. */
-const MAX_LOG = 1 << 20;
 
 export async function run({ env, io }: Invocation): Promise<number> {
   // Read first: the file may be replaced while this starts.
   const build = await ownBuild();
   const place = await agentPlace(env);
   await makeOwnFolder(place.folder);
-  const size = await Deno.stat(place.log).then((info) => info.size, () => 0);
-  using file = await Deno.open(place.log, {
-    ...{ write: true, append: size < MAX_LOG, truncate: size >= MAX_LOG, create: true },
-    mode: 0o600,
-  });
-  const encoder = new TextEncoder();
-  const log = (text: string) =>
-    void file.writeSync(encoder.encode(`${new Date().toISOString()} ${Deno.pid} ${text}\n`));
+  using log = await openLog(place.log);
   log("the agent starts");
   const ran = await runAgent({
     ...{ place, build, log, holders: HOLDERS, idleMs: IDLE_MS, signal: io.signal },
