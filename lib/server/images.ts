@@ -6,6 +6,7 @@
 import { MAY_NOT_PULL_VIA } from "../auth/internal.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
+import { readImageConfig } from "../oci/image_config.ts";
 import { hostPlatform, platformMatches, selectPlatform } from "../oci/platform.ts";
 import { formatReference, parseReference, type Reference } from "../oci/reference.ts";
 import type {
@@ -365,12 +366,8 @@ async function readConfig(
     );
   }
   const text = await new Response(body.stream() as ReadableStream<Uint8Array<ArrayBuffer>>).text();
-  try {
-    const parsed = JSON.parse(text) as ImageConfig;
-    if (parsed?.rootfs?.type === "layers" && Array.isArray(parsed.rootfs.diff_ids)) return parsed;
-  } catch {
-    // The error below covers this, as it does a config of another kind.
-  }
+  const parsed = readImageConfig(text);
+  if (parsed) return parsed;
   throw new SvcError(
     "manifest_invalid",
     `Cannot use ${origin.name}: its config is not a container image's`,

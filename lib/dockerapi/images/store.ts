@@ -1,6 +1,7 @@
 /** The images of the server's registry, as docker sees them: by id, by names, each on the server's platform. */
 import { isAbort } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
+import { readImageConfig } from "../../oci/image_config.ts";
 import { manifestKind, parseManifest } from "../../oci/manifest.ts";
 import { hostPlatform, selectPlatform } from "../../oci/platform.ts";
 import { type Digest, type ImageConfig, type Manifest, MEDIA } from "../../oci/types.ts";
@@ -164,7 +165,8 @@ export class ImageStore {
     }
     const body = await this.registry.get(repository, digest, { signal });
     if (!body) return undefined;
-    const config = await new Response(body.stream() as BodyInit).json() as ImageConfig;
+    const config = readImageConfig(await new Response(body.stream() as BodyInit).text());
+    if (!config) return undefined;
     return {
       id: digest,
       root: root.descriptor.digest,
