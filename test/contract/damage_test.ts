@@ -214,7 +214,7 @@ for (const [name, over] of Object.entries({ fs: overFs, mem: overMem, bucket: ov
       while (read.length < 5) await sleep(5);
     }
     const before = read.length;
-    assert.ok(before < 15, "it is slow");
+    assert.ok(before < texts.length, "it is slow");
     {
       const store = counting();
       await using _scrub = store.upkeep.scrub({ withinMs, log: silent });

@@ -14,7 +14,7 @@ const text = (data?: Uint8Array) => new TextDecoder().decode(data);
 
 /** Waits for what is not told. */
 async function until(what: () => boolean): Promise<void> {
-  for (const deadline = Date.now() + 30_000; !what();) {
+  for (const deadline = Date.now() + 60_000; !what();) {
     assert(Date.now() < deadline, "did not happen");
     await new Promise((resolve) => setTimeout(resolve, 1));
   }

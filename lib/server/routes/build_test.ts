@@ -229,16 +229,18 @@ Deno.test("builder: what stands in the way of constructing it is told", async ()
 
 Deno.test("build: one that waits for its turn is told its place, and every other it gets", async () => {
   const gates = new Map(["a", "b", "c"].map((tag) => [tag, Promise.withResolvers<void>()]));
+  const begun = Promise.withResolvers<void>();
   await using server = await startTestServer({
     deps: { limits: { buildConcurrency: 1 } },
     builder: async ({ context, tags: [tag] }) => {
+      begun.resolve();
       await drain(context);
       await gates.get(tag)!.promise;
       return RESULT;
     },
   });
   const first = build(server.base, "?t=a");
-  await new Promise((next) => setTimeout(next, 100));
+  await begun.promise;
   const second = await build(server.base, "?t=b");
   const third = await build(server.base, "?t=c");
   assert.deepEqual([second.status, third.status], [200, 200], "it hears while it waits");

@@ -168,7 +168,7 @@ Deno.test("exec: a client that goes away ends the command", async () => {
   attached[Symbol.dispose]();
   while (record.killed.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   assert.deepEqual(record.killed, ["SIGKILL"]);
-  assert.equal(await server.lifecycle.idle(5000), true);
+  assert.equal(await server.lifecycle.idle(60_000), true);
 });
 
 Deno.test("exec: a line that is none, and a server that shuts down, are told", async () => {
@@ -184,7 +184,7 @@ Deno.test("exec: a line that is none, and a server that shuts down, are told", a
   const cut = await open({ command: ["cat"], stdin: true });
   server.lifecycle.drain();
   assert.equal(await code(cut), "unavailable");
-  assert.equal(await server.lifecycle.idle(5000), true);
+  assert.equal(await server.lifecycle.idle(60_000), true);
   assert.equal(record.killed.length, 4);
 });
 

@@ -19,7 +19,7 @@ const bytes = (words: string) => new TextEncoder().encode(words);
 
 /** Waits for what is not told. */
 async function until(what: () => boolean): Promise<void> {
-  for (const deadline = Date.now() + 30_000; !what();) {
+  for (const deadline = Date.now() + 60_000; !what();) {
     assert(Date.now() < deadline, "did not happen");
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
@@ -202,9 +202,11 @@ Deno.test("forward: whoever breaks first is told of, and the other side learns o
     code: "upstream_failed",
     message: "Cannot go on with port 80 of web: connection reset by peer",
   });
+  await until(() => noted.length === 1);
   const second = await services.dial("web", 80, "tcp");
   second.reset();
   await assert.rejects(readAll(dialled[1]), { code: "upstream_failed" });
+  await until(() => noted.length === 2);
   // A client that had ended, and then goes away while the workload says nothing.
   const third = await services.dial("web", 80, "tcp");
   await third.closeWrite();

@@ -70,7 +70,7 @@ for (const name of ["classic", "subfill, defer, 64k ahead"]) {
     fn: () =>
       mounted(name, async ({ folder }, at) => {
         const sql = (place: string, text: string) =>
-          said("sqlite3", "-cmd", ".log stderr", "-cmd", ".timeout 30000", `${place}/db`, text);
+          said("sqlite3", "-cmd", ".log stderr", "-cmd", ".timeout 300000", `${place}/db`, text);
         await sql(at, "create table t(n, who)");
         const writer = async (place: string) => {
           for (let n = 0; n < 10; n++) await sql(place, `insert into t values(${n}, '${place}')`);

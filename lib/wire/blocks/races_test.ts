@@ -102,8 +102,9 @@ Deno.test("blocks: a connection that is cut at any moment leaves nobody waiting,
     const calls = [writer(), reader(0), reader(1), reader(1)].map((call) =>
       call.catch((error) => assert.equal(asFileError(error).errno, 5, String(error)))
     );
-    setTimeout(() => ends.cut(), next(60));
+    const cutting = setTimeout(() => ends.cut(), next(60));
     await within(60_000, Promise.all(calls));
+    clearTimeout(cutting);
     const disk = await Deno.readFile(`${ends.folder}/file`);
     const there = Array.from({ length: CELLS }, (_, cell) => disk[cell * CELL]);
     const first = there.indexOf(0);

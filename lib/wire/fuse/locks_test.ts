@@ -10,12 +10,13 @@ test("flock: each side's locks keep out the other's", ["flock"], async (mounted)
     flock $M/file sh -c '${taken("$F")}; ${taken("$M")}'
     flock $F/file sh -c '${taken("$M")}'
     flock -s $F/file sh -c '${taken("$M")}; flock -s -n $M/file echo shared'
-    until flock -n $F/file true; do sleep 0.01; done
-    flock $F/file sleep 0.3 & sleep 0.1; flock $M/file echo waited; wait`,
+    flock $F/file sh -c 'touch $B/held; until test -e $B/go; do sleep 0.02; done; echo first' &
+    until test -e $B/held; do sleep 0.02; done
+    flock $M/file echo second & sleep 0.1; touch $B/go; wait`,
   );
   assert.deepEqual(said.split("\n"), [
     ...["taken", "taken", "taken", "taken", "shared"],
-    "waited",
+    ...["first", "second"],
   ]);
 });
 
@@ -27,7 +28,7 @@ test("sqlite: two inside and two outside write one database", ["sqlite3"], async
       mounted,
       // One process keeps its pages between transactions: it has to see that others have changed them.
       `for n in $(seq ${COUNT}); do echo "insert into t select '${who}', count(*) from t where who = '${who}';"; done |
-        sqlite3 -bail -cmd '.timeout 60000' ${place}/db`,
+        sqlite3 -bail -cmd '.timeout 300000' ${place}/db`,
     );
   await Promise.all([
     ...[writer("a", "$M"), writer("b", "$M")],

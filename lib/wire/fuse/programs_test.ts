@@ -56,7 +56,7 @@ test(
         run(
           mounted,
           `for n in $(seq 12); do
-        sqlite3 -cmd '.timeout 30000' ${file} "insert into t values($n, '${who}')"; done`,
+        sqlite3 -cmd '.timeout 300000' ${file} "insert into t values($n, '${who}')"; done`,
         );
       await Promise.all([writer("a"), writer("b")]);
       const counted = await run(
@@ -101,12 +101,16 @@ test(
   },
 );
 
+/** `soon WORDS`: waits for a minute or two until the shell finds them true. */
+const SOON = 'soon() { for _ in $(seq 4000); do if eval "$1"; then return; fi; sleep 0.02; done; ' +
+  'echo "never: $1" >&2; return 1; }';
+
 test("what changes on the other side is seen", [], async (mounted) => {
   await run(
     mounted,
-    `cd $M; echo one > $F/file; cat file > /dev/null; sleep 0.1; echo longer > $F/file
-    sleep 0.1; test "$(cat file)" = longer; rm $F/file; sleep 0.1; test ! -e file
-    mkdir $F/new; sleep 0.1; test -d new; test "$(ls)" = new`,
+    `${SOON}; cd $M; echo one > $F/file; cat file > /dev/null; echo longer > $F/file
+    soon 'test "$(cat file)" = longer'; rm $F/file; soon 'test ! -e file'
+    mkdir $F/new; soon 'test -d new'; soon 'test "$(ls)" = new'`,
   );
 });
 

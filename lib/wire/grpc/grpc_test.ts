@@ -88,8 +88,10 @@ grpcTest("messages both ways, larger than a window", [
 });
 
 const left = Promise.withResolvers<void>();
+let begun = Promise.withResolvers<void>();
 grpcTest("a caller that cancels, and a server that ends", [
   serveStream(Never, ({ signal }) => {
+    begun.resolve();
     signal.addEventListener("abort", () => left.resolve());
     return new Promise(() => {});
   }),
@@ -98,12 +100,16 @@ grpcTest("a caller that cancels, and a server that ends", [
   {
     using call = peer.open(Never, "Cannot", { signal: cancel.signal });
     await call.send({ text: "" });
-    setTimeout(() => cancel.abort(), 20);
-    await assert.rejects(call.receive(), { name: "AbortError" });
+    const received = assert.rejects(call.receive(), { name: "AbortError" });
+    await begun.promise;
+    cancel.abort();
+    await received;
   }
   await left.promise;
+  begun = Promise.withResolvers();
   const waiting = failure(peer.call(Never, { text: "" }, "Cannot wait"));
-  setTimeout(() => end.abort(), 20);
+  await begun.promise;
+  end.abort();
   assert.equal((await waiting).code, "unavailable");
   await peer.closed;
 });
