@@ -37,13 +37,16 @@ interface Engine extends AsyncDisposable {
 }
 
 /** What Docker's and podman's commands have in common. */
-function likeDocker(command: Engine["command"]) {
+function likeDocker({ command, inside }: Pick<Engine, "command" | "inside">) {
   const lines = async (...args: string[]) => (await command(...args)).stdout.trim().split("\n");
   return {
-    ...{ command, image: "base:1", interfaces: "^lo$" },
+    ...{ command, inside, image: "base:1", interfaces: "^lo$" },
+    // Its process dies. The engine's own `restart` stops the container first: who looks then sees it stopped.
     async restart(deployment: string) {
       const ids = await lines("ps", "-q", "--filter", `name=${deployment}`);
-      await command("restart", "-t", "0", ...ids);
+      const pids = await lines("inspect", "-f", "{{.State.Pid}}", ...ids);
+      const [program, ...args] = inside("kill", "-9", ...pids);
+      await runTool(program, args);
     },
     async words() {
       const asked = [["inspect", ...await lines("ps", "-aq")], ["inspect", "base:1"], ["info"]];
@@ -56,7 +59,7 @@ async function docker(folder: string): Promise<Engine> {
   const daemon = await startDockerd(join(folder, "daemon"), { network: "own" });
   const network = daemon.enter();
   return {
-    ...{ ...likeDocker(daemon.docker), inside: daemon.inside },
+    ...likeDocker({ command: daemon.docker, inside: daemon.inside }),
     env: { SVC_DEPLOY_BACKEND: "dockerhost", DOCKER_HOST: daemon.host },
     async [Symbol.asyncDispose]() {
       network[Symbol.dispose]();
@@ -69,7 +72,7 @@ async function podman(): Promise<Engine> {
   const peer = await startPodman();
   const network = peer.enter();
   return {
-    ...{ ...likeDocker(peer.podman), inside: peer.inside },
+    ...likeDocker({ command: peer.podman, inside: peer.inside }),
     env: { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SOCKET: peer.socket },
     async [Symbol.asyncDispose]() {
       network[Symbol.dispose]();
