@@ -2,6 +2,7 @@
 import { Semaphore } from "../base/mutex.ts";
 import { SvcError } from "../base/errors.ts";
 import type { ImageSource, ResolvedManifest } from "../oci/image.ts";
+import { readImageConfig } from "../oci/image_config.ts";
 import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
 import {
   formatPlatform,
@@ -10,13 +11,7 @@ import {
   platformMatches,
   selectPlatform,
 } from "../oci/platform.ts";
-import {
-  type Descriptor,
-  type Digest,
-  type ImageConfig,
-  MEDIA,
-  type Platform,
-} from "../oci/types.ts";
+import { type Descriptor, type Digest, MEDIA, type Platform } from "../oci/types.ts";
 
 /** The source of an image. */
 export interface Origin {
@@ -137,7 +132,8 @@ class Planner {
     const { source, repository } = this.#origin;
     const body = await source.get(repository, digest, { signal: this.#options.signal });
     if (!body) throw unknown(this.#origin, `its config ${digest} is missing`);
-    const config = await new Response(body.stream() as BodyInit).json() as ImageConfig;
+    const config = readImageConfig(await new Response(body.stream() as BodyInit).text());
+    if (!config) throw unknown(this.#origin, `its config ${digest} is none of an image`);
     if (platformMatches(config, wanted)) return;
     throw unknown(
       this.#origin,

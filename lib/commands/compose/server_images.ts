@@ -1,4 +1,5 @@
 /** What the server's registry tells of images. */
+import { readImageConfig } from "../../oci/image_config.ts";
 import { parseReference } from "../../oci/reference.ts";
 import { parseManifest } from "../../oci/manifest.ts";
 import type { ContainerConfig, ImageConfig } from "../../oci/types.ts";
@@ -76,8 +77,9 @@ async function readImage(
   const { config, layers } = manifest.document;
   if (config.size > LONGEST_CONFIG) return undefined;
   const blob = await registry.get(repository, config.digest, { signal });
-  return blob && {
-    config: await new Response(blob.stream()).json(),
+  const read = blob && readImageConfig(await new Response(blob.stream()).text());
+  return read && {
+    config: read,
     size: layers.reduce((sum, { size }) => sum + size, config.size),
   };
 }
