@@ -129,7 +129,10 @@ export class Holdings {
       } catch (error) {
         // A mistake in the new description loses nothing: what was held before is held again.
         await this.#gone.get(held);
-        if (there) this.#add(id, there.description, { version: 1, description: there.description });
+        if (there) {
+          const { begin: _, ...description } = there.description;
+          this.#add(id, description, { version: 1, description });
+        }
         throw error;
       } finally {
         signal.removeEventListener("abort", back);

@@ -41,6 +41,8 @@ export interface Description {
   folder: string;
   /** For the holder. */
   work: unknown;
+  /** For the holder, when it begins to hold it and not when it goes on; with another one it is the same thing. */
+  begin?: unknown;
 }
 
 export interface HeldStatus {

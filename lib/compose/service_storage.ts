@@ -21,8 +21,7 @@ export function storageOf(of: Subject): Storage {
   const storage: Storage = { mounts: [], volumes: [], tmpfs: [...of.service.tmpfs ?? []] };
   for (const [index, mount] of (of.service.volumes ?? []).entries()) {
     if (mount.type === "bind") {
-      const { localFolders, callerFolders } = of.surroundings;
-      if (localFolders || !callerFolders) storage.mounts.push(bindOf(of, index));
+      if (of.surroundings.localFolders) storage.mounts.push(bindOf(of, index));
     } else if (mount.type === "volume") storage.volumes.push(volumeOf(of, index));
     else if (mount.type === "tmpfs") {
       const { size, mode } = mount.tmpfs ?? {};
@@ -38,14 +37,6 @@ export function storageOf(of: Subject): Storage {
 
 function bindOf(of: Subject, index: number): MountSpec {
   const { source = "", target, read_only: readOnly, bind } = of.service.volumes![index];
-  if (!of.surroundings.localFolders) {
-    throw refuse(
-      of,
-      ["volumes", index],
-      `the server is on another machine, and has no ${source} of this one`,
-      "use a volume, a config, or COPY in the image",
-    );
-  }
   const { propagation, selinux } = bind ?? {};
   if (propagation && !["rprivate", "private"].includes(propagation)) {
     throw refuse(of, ["volumes", index, "bind", "propagation"], "mounts stay private");
@@ -67,9 +58,9 @@ export function callerMounts({ service }: Subject): CallerFolder[] {
   );
 }
 
-/** The server's name of a project's volume. */
+/** The server's name of a project's volume, or of another one. */
 export function volumeName(project: Project, key: string): string {
-  return project.volumes[key]?.name ?? `${project.name}_${key}`;
+  return project.volumes[key]?.name ?? key;
 }
 
 /** The name of the volume that a service has at `target` without naming one. */

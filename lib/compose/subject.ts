@@ -6,10 +6,11 @@ import { type Path, refusal } from "./refusal.ts";
 
 /** What a spec needs besides the project's files. */
 export interface Surroundings {
-  /** True: the server is on this machine, and mounts this machine's folders itself. */
+  /**
+   * True: the server is on this machine, and mounts this machine's folders itself. Else they are mounted from here, as
+   * {@linkcode callerMounts} tells.
+   */
   localFolders: boolean;
-  /** True: what the server does not mount itself is mounted from here, by {@linkcode callerMounts}. */
-  callerFolders?: boolean;
 }
 
 /** Of one service, while its spec is made. */

@@ -72,7 +72,10 @@ export async function prepare(
 export const surroundingsOf = (session: Session) => ({ localFolders: isLocal(session.connection) });
 
 /** Folders that a short form of a bind mount asks to be made, as docker makes them. */
-async function makeFolders({ project }: LoadedProject, services: readonly string[]): Promise<void> {
+export async function makeFolders(
+  { project }: LoadedProject,
+  services: readonly string[],
+): Promise<void> {
   for (const name of services) {
     for (const { type, source, bind } of project.services[name].volumes ?? []) {
       if (type !== "bind" || !source || !bind?.create_host_path) continue;
@@ -156,7 +159,7 @@ export async function bringUp(
   const warn = (text: string) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`));
   const scale = scaleOf(values.scale, loaded);
   const slots = slotsOf(invocation.values.parallel);
-  const surroundings = { ...surroundingsOf(session), callerFolders: true };
+  const surroundings = surroundingsOf(session);
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
   const delivered = await filesOf({ loaded, services, surroundings });
   const all = await listDeployments(client);

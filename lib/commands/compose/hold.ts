@@ -20,7 +20,7 @@ import { callerMounts } from "../../compose/service_storage.ts";
 import { isUp } from "../../compose/state.ts";
 import type { Subject } from "../../compose/subject.ts";
 import { agentThere } from "../daemon/release.ts";
-import { describe, type ForwardedPort, type Work } from "../daemon/work.ts";
+import { type Beginning, describe, type ForwardedPort, type Work } from "../daemon/work.ts";
 import { withLogins } from "../deploy_logins.ts";
 import { digestOf } from "./images.ts";
 import type { ProjectInvocation } from "./open_project.ts";
@@ -36,6 +36,8 @@ export interface Applying {
   spec: DeploySpec;
   files?: DeliveredFile[];
   settings: ApplySettings;
+  /** True: for one run, of `svc compose run`. */
+  once?: boolean;
   onProgress: (message: string) => void;
 }
 
@@ -117,25 +119,22 @@ export class Applier {
   }
 
   async #inSession(
-    { spec, files, settings, onProgress, subject }: Applying,
+    { spec, files, settings: { until, recreate }, once, onProgress, subject }: Applying,
     mounts: Mounts,
   ): Promise<ApplyResult> {
     const { client, connection: { target } } = this.#session;
     const { name, image } = spec;
-    if (settings.until === "created") {
-      throw new SvcError(
-        "unsupported",
-        `Cannot make ${name} without starting it: this machine has a part in it while it runs`,
-        { help: "use `svc compose up`" },
-      );
-    }
     if (this.#there.has(name) && !this.#isHeld(name)) await deleteDeployment(client, name);
     const { tokenCache } = this.#invocation.values;
     const body = { name, spec: { ...spec, mounts: [] }, ...(files && { files }) };
-    const work = { target, tokenCache, body, mounts, credentials: [], conduit: false };
+    const work = {
+      ...{ target, tokenCache, body, mounts, credentials: [], conduit: false },
+      ...(once && { once }),
+    };
+    const begin = { until };
     const hold = (again?: boolean) =>
-      this.#hold({ name, kind: "session", work }, subject, { again, onProgress });
-    const { same, value } = await hold(settings.recreate);
+      this.#hold({ name, kind: "session", work, begin }, subject, { again, onProgress });
+    const { same, value } = await hold(recreate);
     if (!same) return (value as { result: ApplyResult }).result;
     const deployment = await getDeployment(client, name);
     const digest = await digestOf(this.#session.connection, this.#invocation, image);
@@ -143,7 +142,9 @@ export class Applier {
       const { result } = (await hold(true)).value as { result: ApplyResult };
       return { ...result, action: "replaced" };
     }
-    if (deployment.instances.every(isUp)) return { action: "unchanged", deployment };
+    if (until === "created" || deployment.instances.every(isUp)) {
+      return { action: "unchanged", deployment };
+    }
     return { action: "unchanged", deployment: await powerDeployment(client, name, "start") };
   }
 
@@ -167,7 +168,7 @@ export class Applier {
   }
 
   async #hold(
-    work: { name: string } & Work,
+    work: { name: string; begin?: Beginning } & Work,
     { loaded }: Subject,
     options: { again?: boolean; onProgress: (message: string) => void },
   ) {

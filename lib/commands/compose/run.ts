@@ -2,19 +2,26 @@
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { expandPort } from "../../api/deploy_spec_shorthand.ts";
 import { SvcError } from "../../base/errors.ts";
-import { applyDeployment, deleteDeployment } from "../../client/deployments.ts";
+import { resolve } from "../../base/path.ts";
+import { deleteDeployment } from "../../client/deployments.ts";
+import { plain } from "../../compose/decode.ts";
 import { deploymentName, LABELS } from "../../compose/names.ts";
 import { envOfFiles } from "../../compose/environment.ts";
 import { Files } from "../../compose/files.ts";
+import { parseMount } from "../../compose/forms/mount.ts";
 import { requireServices, selected } from "../../compose/order.ts";
+import { Problem } from "../../compose/problem.ts";
+import type { LoadedProject } from "../../compose/project.ts";
+import type { Mount } from "../../compose/service.ts";
 import { done, working } from "../../compose/steps.ts";
 import { refusal } from "../../compose/refusal.ts";
 import { filesOf, specsOf, withProvided } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
-import { withLogins } from "../deploy_logins.ts";
+import { releaseHeld } from "../daemon/release.ts";
 import { parsePairs } from "../pairs.ts";
-import { bringUp, type BroughtUp, requireLoaded, surroundingsOf } from "./bring_up.ts";
+import { bringUp, makeFolders, prepare, requireLoaded, surroundingsOf } from "./bring_up.ts";
+import { Applier } from "./hold.ts";
 import { prepareImages } from "./images.ts";
 import { runOnce } from "./one_off.ts";
 import type { ProjectInvocation } from "./open_project.ts";
@@ -24,17 +31,22 @@ import { openSession, type Session } from "./session.ts";
 
 type Call = ProjectInvocation & Invocation<typeof RUN_OPTIONS>;
 
-/** Fields of `-v NAME:PATH[:ro]`; folders of this machine are for the file. */
-function volumesOf(texts: readonly string[] = []): DeploySpec["volumes"] {
-  return texts.map((text) => {
-    const [name, target, mode] = text.split(":");
-    if (/^[a-zA-Z0-9][\w.-]*$/.test(name) && target?.startsWith("/")) {
-      return { name, target, ...(mode === "ro" && { readOnly: true }) };
+/** The project with the volumes of -v added to the service; folders are those of this machine. */
+function withVolumes(loaded: LoadedProject, name: string, texts: readonly string[] = []) {
+  const added = texts.map((text) => {
+    try {
+      const mount = plain(parseMount(text, [])) as Mount;
+      return mount.type === "bind" ? { ...mount, source: resolve(mount.source!) } : mount;
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      throw new SvcError("usage", `Cannot read --volume ${JSON.stringify(text)}: ${error.what}`);
     }
-    throw new SvcError("usage", `Cannot read --volume ${JSON.stringify(text)}: write VOLUME:PATH`, {
-      help: "folders are mounted by the service's volumes in the file",
-    });
   });
+  const { project, project: { services } } = loaded;
+  const own = services[name].volumes ?? [];
+  const others = own.filter(({ target }) => !added.some((one) => one.target === target));
+  const service = { ...services[name], volumes: [...others, ...added] };
+  return { ...loaded, project: { ...project, services: { ...services, [name]: service } } };
 }
 
 /** The service's spec, changed for one run. */
@@ -64,7 +76,6 @@ function oneOffSpec(
       ...(values.servicePorts ? spec.ports : []),
       ...(values.publish ?? []).flatMap(expandPort) as DeploySpec["ports"],
     ],
-    volumes: [...spec.volumes, ...volumesOf(values.volumes)],
     networks,
     restart: "no",
     replicas: 1,
@@ -83,44 +94,37 @@ function oneOffSpec(
   };
 }
 
-/** Brings up what the service depends on, and returns its own spec. */
-async function prepare(call: Call, session: Session): Promise<DeploySpec> {
-  const { values, positionals: [service], io } = call;
-  const loaded = requireLoaded(session);
-  requireServices(loaded, [service]);
-  if (loaded.project.services[service].provider) {
-    throw refusal(loaded, ["services", service, "provider"], "its provider runs no commands");
+/** Brings up what the service depends on, and makes its container. Resolves to that one's spec. */
+async function make(call: Call, session: Session): Promise<DeploySpec> {
+  const { values, positionals: [name], io, io: { signal } } = call;
+  const files = requireLoaded(session);
+  requireServices(files, [name]);
+  if (files.project.services[name].provider) {
+    throw refusal(files, ["services", name, "provider"], "its provider runs no commands");
   }
+  await using prepared = await prepare(files, session.connection, call);
+  const loaded = withVolumes(prepared.loaded, name, values.volumes);
   await using progress = openProgress(quietly(call, values.quiet));
   using watch = new Watch(session.client);
   const report = progress.step.bind(progress);
-  const needed = values.noDeps ? [] : selected(loaded, [service]).filter((one) => one !== service);
-  const { signal } = io;
-  let provided: BroughtUp["provided"] = new Map();
-  if (needed.length > 0) {
-    const { removeOrphans, quietPull, quietBuild } = values;
-    ({ provided } = await bringUp(call, {
-      ...{
-        session,
-        names: needed,
-        values: { removeOrphans, quietPull, quietBuild },
-        until: "started",
-      },
-      ...{ report, watch, signal },
-    }));
-  }
+  const needed = values.noDeps ? [] : selected(loaded, [name]).filter((one) => one !== name);
+  const { build = false, removeOrphans, quietPull, quietBuild, pullPolicy } = values;
+  const { provided } = needed.length === 0 ? { provided: new Map() } : await bringUp(call, {
+    ...{ session, names: needed, values: { removeOrphans, quietPull, quietBuild } },
+    ...{ until: "started", report, watch, signal },
+  });
   const warn = (text: string) => void io.stderr.write(`svc: warning: ${text}\n`);
   const surroundings = surroundingsOf(session);
-  const services = [service];
+  const services = [name];
   const specs = specsOf({ loaded, services, scale: new Map(), surroundings, warn });
-  const files = (await filesOf({ loaded, services, surroundings })).get(service);
-  const { build = false, quietPull: quiet, quietBuild, pullPolicy } = values;
+  const delivered = (await filesOf({ loaded, services, surroundings })).get(name);
+  await makeFolders(loaded, services);
   await prepareImages(call, session.connection, {
-    ...{ loaded, names: [service], build, noBuild: false, quiet, quietBuild },
+    ...{ loaded, names: services, build, noBuild: false, quiet: quietPull, quietBuild },
     pull: pullPolicy,
   });
-  const plain = withProvided(loaded.project.services[service], specs.get(service)!, provided);
-  const spec = oneOffSpec(call, plain, {
+  const service = loaded.project.services[name];
+  const spec = oneOffSpec(call, withProvided(service, specs.get(name)!, provided), {
     terminal: isTyped(call),
     variables: await envOfFiles(
       values.envFromFile ?? [],
@@ -131,10 +135,12 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   });
   const id = `Container ${spec.labels![LABELS.container]}`;
   working(report, id, "Creating");
-  const { client } = session;
-  const body = await withLogins({ name: spec.name, spec, files }, { client, env: call.env, io });
-  const until = values.detach ? "started" : "created";
-  await applyDeployment(client, body, () => {}, { until });
+  const applier = await Applier.open(call, session, []);
+  await applier.apply({
+    ...{ subject: { loaded, name, service, surroundings }, spec, files: delivered, once: true },
+    settings: { until: values.detach ? "started" : "created" },
+    onProgress: () => {},
+  });
   done(report, id, "Created");
   return spec;
 }
@@ -148,7 +154,7 @@ function isTyped({ values, io }: Call): boolean {
 export async function run(call: Call): Promise<number> {
   const { values, io } = call;
   const session = await openSession(call);
-  const spec = await prepare(call, session);
+  const spec = await make(call, session);
   if (values.detach) {
     await io.stdout.write(`${spec.labels![LABELS.container]}\n`);
     return 0;
@@ -156,6 +162,9 @@ export async function run(call: Call): Promise<number> {
   try {
     return await runOnce(session.client, spec, io);
   } finally {
-    if (values.rm && !io.signal.aborted) await deleteDeployment(session.client, spec.name);
+    if (values.rm && !io.signal.aborted) {
+      await deleteDeployment(session.client, spec.name);
+      await releaseHeld(call, session.connection.target, { name: spec.name });
+    }
   }
 }

@@ -21,7 +21,7 @@ import { endpointLine } from "../endpoint_line.ts";
 import { egressTakes } from "../egress_takes.ts";
 import { prepareSessionIngress } from "../session_ingress.ts";
 import { silentIo } from "./silent_io.ts";
-import type { SessionWork } from "./work.ts";
+import type { Beginning, SessionWork } from "./work.ts";
 
 /** Milliseconds for a server to remove a deployment that is released; after its grace it does so by itself. */
 const END_MS = 20_000;
@@ -33,6 +33,8 @@ interface Kept {
   passed?: PassedMounts;
   /** Local ports by the deployment's. */
   ports?: Record<string, number>;
+  /** It was deployed once. */
+  begun?: boolean;
 }
 
 const portKey = (port: number, protocol: string) => `${port}/${protocol}`;
@@ -87,9 +89,10 @@ class SessionHolding {
     const certified = await withCertificates(prepared.body, { target, client, warn });
     const body = await withLogins(certified, { client, env, io });
     const takes = { ...offered.takes, ...await egressTakes(body, env), ...prepared.takes };
+    const { until } = this.#description.begin as Beginning | undefined ?? {};
     const open = (resume?: SessionResume) => {
       const session = openDeploySession(client, { ...body, mounts: offered.mounts }, {
-        ...{ signal: leaving, resume, takes },
+        ...{ signal: leaving, resume, takes, ...(!this.#kept.begun && { until }) },
         onToken: (token) => void this.#keep({ resume: token }).catch(progress),
         onProgress: progress,
         onLost: () => this.#context.tell("reconnecting", `the connection is lost`),
@@ -131,6 +134,8 @@ class SessionHolding {
   ): Promise<void> {
     const { resume } = this.#kept;
     const first = resume && await this.#resumed(open, resume, adopted);
+    const { begun } = this.#kept;
+    if (begun && !first && this.#work.once) return;
     const session = first ?? open();
     const { releasing } = this.#context;
     const end = () => session.end();
@@ -139,7 +144,7 @@ class SessionHolding {
     try {
       const result = await Promise.race([session.applied, session.closed, this.#given()]);
       if (result === undefined || typeof result === "string") return;
-      await this.#serve(client, session, { result, env, again: resume !== undefined && !first });
+      await this.#serve(client, session, { result, env, again: begun === true && !first });
     } finally {
       releasing.removeEventListener("abort", end);
     }
@@ -189,7 +194,7 @@ class SessionHolding {
       ),
       ...endpoints.map(endpointLine),
     ]);
-    await this.#keep({ ports: portsOf(endpoints) });
+    await this.#keep({ ports: portsOf(endpoints), begun: true });
     this.#serving = true;
     works({ result, endpoints }, again ? "it ended meanwhile, and was deployed again" : undefined);
     void session.exited.then(() => tell("connected", "all its instances have ended"));

@@ -1,5 +1,6 @@
 /** What the agent is asked to hold: the descriptions that commands make and holders read. */
 import { type Description, placeOf } from "../../agent/protocol.ts";
+import type { ApplyUntil } from "../../api/deployment.ts";
 import type { SpecBody } from "../../client/deployments.ts";
 import type { MountSource } from "../../client/mounts/source.ts";
 import type { Target } from "../../client/resolve.ts";
@@ -21,6 +22,14 @@ export interface SessionWork extends Reaching {
   ghBin?: string;
   /** True: its ports are reached on this machine. */
   conduit: boolean;
+  /** True: it is for one run, and not deployed again where it has ended. */
+  once?: boolean;
+}
+
+/** How a session begins. */
+export interface Beginning {
+  /** How far its deployment is brought. One that is deployed again later is brought up as a whole. */
+  until?: ApplyUntil;
 }
 
 /** A port of a deployment, and where it is reached on this machine. */
@@ -40,7 +49,7 @@ export type Work = { kind: "session"; work: SessionWork } | { kind: "ports"; wor
 export function describe(
   { env }: Pick<Invocation, "env">,
   { target }: Reaching,
-  { name, project, ...work }: { name: string; project?: string } & Work,
+  { name, project, ...work }: { name: string; project?: string; begin?: Beginning } & Work,
 ): Description {
   const own = Object.entries(env).filter((pair): pair is [string, string] => pair[1] !== undefined);
   return {
