@@ -28,6 +28,7 @@ present() {
   cni) [ -x /usr/lib/cni/bridge ] || [ -x /opt/cni/bin/bridge ] ;;
   # Only a static one runs in an image of its own.
   busybox) [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 ;;
+  python3-docker) [ -e /usr/lib/python3/dist-packages/docker/__init__.py ] ;;
   netavark | aardvark-dns) [ -x "/usr/lib/podman/$1" ] || command -v "$1" >/dev/null 2>&1 ;;
   *) command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ] ;;
   esac

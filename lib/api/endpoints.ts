@@ -31,6 +31,7 @@ import type { Problem } from "./problem.ts";
 import type { GcEvent, GcResult, StorageUsage, VerifyEvent } from "./storage.ts";
 import { HOST_MODES, type TunnelBody, type TunnelEvent, type TunnelStatus } from "./tunnel.ts";
 import type {
+  FileChange,
   FileStat,
   InstanceStats,
   NetworkStatus,
@@ -84,6 +85,7 @@ export interface Schemas {
   EventLine: InstanceEvent | StreamError;
   StatsLine: InstanceStats | StreamError;
   Processes: ProcessList[];
+  FileChanges: FileChange[];
   FileStat: FileStat;
   Volumes: VolumeStatus[];
   VolumeStatus: VolumeStatus;
@@ -255,6 +257,11 @@ export const ENDPOINTS = {
     body: archive,
     answers: { 204: nothing },
   },
+  "GET /deployments/{name}/changes": {
+    query: { instance: "text" },
+    answers: { 200: json("FileChanges") },
+  },
+  "GET /deployments/{name}/export": { query: { instance: "text" }, answers: { 200: archive } },
   "POST /deployments/{name}/signal": {
     query: { signal: "text", instance: "text" },
     answers: { 204: nothing },

@@ -14,6 +14,12 @@ export interface FileStat {
   linkTarget?: string;
 }
 
+/** A file or folder that a workload has changed in its image's. */
+export interface FileChange {
+  path: string;
+  kind: "added" | "modified" | "deleted";
+}
+
 /** Counters since the instance's start. The values of memory and processes are current ones. */
 export interface InstanceStats {
   /** RFC 3339. */

@@ -1,5 +1,5 @@
 /** Files of instances, and what a copy needs to know of files on this machine. */
-import type { FileStat } from "../api/workload.ts";
+import type { FileChange, FileStat } from "../api/workload.ts";
 import { hostFiles } from "../wire/files/host_files.ts";
 import type { TarSegment } from "../oci/tar_write.ts";
 import type { Client } from "./client.ts";
@@ -31,6 +31,25 @@ export async function readArchive(
 ): Promise<ReadableStream<Uint8Array>> {
   const response = await client.request("GET /deployments/{name}/archive", {
     ...call(at),
+    accept: "application/x-tar",
+  });
+  return response.body!;
+}
+
+/** Throws `unsupported` where the server's engine does not tell. */
+export const listChanges = (
+  client: Client,
+  { name, instance }: Omit<RemotePath, "path">,
+): Promise<FileChange[]> =>
+  client.json("GET /deployments/{name}/changes", { params: { name }, query: { instance } });
+
+/** A tar archive of the instance's root, without its mounts. Whoever reads it must not trust it. */
+export async function readRoot(
+  client: Client,
+  { name, instance }: Omit<RemotePath, "path">,
+): Promise<ReadableStream<Uint8Array>> {
+  const response = await client.request("GET /deployments/{name}/export", {
+    ...{ params: { name }, query: { instance } },
     accept: "application/x-tar",
   });
   return response.body!;

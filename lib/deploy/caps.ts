@@ -7,6 +7,7 @@
 import type { ImageSource } from "../oci/image.ts";
 import type { ImageToLoad } from "../oci/resolver.ts";
 import type {
+  FileChange,
   FileStat,
   InstanceStats,
   NetworkStatus,
@@ -19,7 +20,7 @@ import type { Duplex } from "../wire/duplex.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
 import type { TerminalSize } from "../base/terminal.ts";
 
-export type { FileStat, InstanceStats, NetworkStatus, ProcessList, VolumeStatus };
+export type { FileChange, FileStat, InstanceStats, NetworkStatus, ProcessList, VolumeStatus };
 
 export interface CallOptions {
   signal?: AbortSignal;
@@ -95,6 +96,10 @@ export interface FileAbility {
     tar: ReadableStream<Uint8Array>,
     options?: InstanceOptions,
   ): Promise<void>;
+  /** What the workload has changed in its image's files, a folder before what is in it; nothing of its mounts. */
+  changes?(name: string, options?: InstanceOptions): Promise<FileChange[]>;
+  /** A tar of its root, without what is mounted in it. */
+  export?(name: string, options?: InstanceOptions): Promise<ReadableStream<Uint8Array>>;
 }
 
 /** Volumes or networks that svc made for deployments. Others are neither listed nor removed. */

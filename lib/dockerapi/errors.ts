@@ -17,9 +17,9 @@ export const conflict = (message: string): SvcError =>
 export const invalid = (message: string, cause?: unknown): SvcError =>
   new SvcError("argument_invalid", message, { cause });
 
-/** What of a request for a container or a network is not done. */
-export const refusalOf = (kind: "container" | "network") => (what: string, why: string): SvcError =>
-  invalid(`Cannot create the ${kind}: ${what} cannot be honoured: ${why}`);
+/** Of what is not done; `attempt`: "create the container". */
+export const refusalOf = (attempt: string) => (what: string, why: string): SvcError =>
+  invalid(`Cannot ${attempt}: ${what} cannot be honoured: ${why}`);
 
 export const notFound = (message: string, cause?: unknown): SvcError =>
   new SvcError("not_found", message, { cause, help: "" });

@@ -3,6 +3,7 @@
  * root). A committed snapshot never changes; an active one is written by one owner and then committed or
  * removed. Every implementation passes `test/contract/snapshotter.ts`.
  */
+import type { DiffSource } from "./diff_tree.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { AppliedLayer, LayerFile } from "./tree_jobs.ts";
 
@@ -35,6 +36,8 @@ export interface ActiveSnapshot {
   mount(target: string): Promise<void>;
   /** Unmounts; a target that is not mounted is fine. */
   unmount(target: string): Promise<void>;
+  /** Where its changes and the trees below lie, for one who reads them. */
+  source(): DiffSource;
 }
 
 export interface Snapshotter {

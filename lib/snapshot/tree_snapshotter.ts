@@ -353,6 +353,7 @@ export class TreeSnapshotter implements Snapshotter {
     return {
       id: id!,
       parent: this.#info(id!, entry).parent,
+      source: () => this.#driver.source(this.#place(entry)),
       mount: async (target) => {
         if (!this.#records.entries.has(dir)) throw missing("mount", id!);
         const where = mountPoint(target);

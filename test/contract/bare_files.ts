@@ -80,6 +80,24 @@ export function bareFiles(test: OwnTest, under: HostUnderTest): void {
     },
   );
 
+  withName("files: changes, exactly", "exactly", async (name) => {
+    await running(name);
+    assert.deepEqual(await files().changes!(name), [], "what is mounted is no change");
+    await see(
+      name,
+      "rm -r /srv; mkdir -p /srv/deep; touch /srv/deep/x /tmp/sock; mv /etc/group /etc/other; " +
+        "ln -s / /root/out; rm /bin/wget; mkdir /bin/wget",
+    );
+    assert.deepEqual(
+      (await files().changes!(name)).map(({ path, kind }) => `${kind[0]} ${path}`),
+      [
+        ...["m /bin", "m /bin/wget", "m /etc", "d /etc/group", "a /etc/other", "m /root"],
+        ...["a /root/out", "m /srv", "a /srv/deep", "a /srv/deep/x", "d /srv/index.html"],
+        ...["m /tmp", "a /tmp/sock"],
+      ],
+    );
+  });
+
   withName("files: devices and FIFOs are told of, and nobody opens them", "nodes", async (name) => {
     await running(name);
     await see(

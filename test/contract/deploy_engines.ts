@@ -88,6 +88,7 @@ export const ENGINES = {
       "attach.pipe": "the input of an instance is a terminal",
       "attach.end": "the input of an instance is a terminal, which has no end",
       "attach.size": "Incus tells a console no size",
+      "files.changes": "Incus does not tell what changed in an instance",
       "files.holes": "Incus tells no holes of files, and makes none",
       "files.same": "Incus does not tell which names are one file's",
       "files.special": "Incus makes no pipes, and gives links to root",

@@ -100,6 +100,40 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
     assert.equal(await see(name, script), ". 0:0\na 1234:4321\nsub 7:8");
   });
 
+  withName(
+    "files: what changed in the image's, and the whole root",
+    "changed",
+    ["files.changes"],
+    async (name) => {
+      await running(name, { volumes: [{ name: "changed", target: "/made/volume" }] });
+      await see(
+        name,
+        "mkdir /new; echo n > /new/file; chmod 600 /etc/passwd; rm /etc/group; " +
+          "echo v > /made/volume/in; touch /new/gone; rm /new/gone",
+      );
+      const found = new Map((await files().changes!(name)).map(({ path, kind }) => [path, kind]));
+      assert.equal(found.get("/new"), "added");
+      assert.equal(found.get("/new/file"), "added");
+      assert.equal(found.get("/etc/passwd"), "modified");
+      assert.equal(found.get("/etc/group"), "deleted");
+      for (const path of ["/new/gone", "/bin", "/made/volume/in"]) {
+        assert.equal(found.get(path), undefined, path);
+      }
+      const archive = await files().export!(name);
+      const paths = [...(await members(archive)).keys()].map((path) => path.replace(/^\.\//, ""));
+      assert.ok(paths.includes("new/file") && paths.includes("etc/passwd"), `${paths}`);
+      assert.ok(
+        !paths.some((path) => /^etc\/group$|^proc\/.|^made\/volume\/./.test(path)),
+        `${paths}`,
+      );
+      await backend().power(name, "stop");
+      const stopped = (await files().changes!(name)).map(({ path }) => path);
+      assert.ok(stopped.includes("/new/file"), `${stopped}`);
+      await assert.rejects(files().changes!("nobody"), { code: "not_found" });
+      await assert.rejects(files().export!("nobody"), { code: "not_found" });
+    },
+  );
+
   withName("files: a link, and not what it leads to", "linking", ["files.links"], async (name) => {
     await running(name);
     await see(name, "ln -s ../etc/passwd /out; ln -s /etc/passwd /link; ln -s /loop /loop");

@@ -46,6 +46,8 @@ const USUAL = {
   "attach.pipe": "the input of a main process without a terminal",
   "attach.size": "a terminal that somebody is attached to has their terminal's size",
   "attach.stays": "the input stays when somebody who was attached leaves",
+  "files.changes":
+    "what a workload changed in its image's files is told, and its root is copied out",
   "files.beside": "files go to what is writable beside what is read-only, of a stopped container",
   "files.holes": "holes of copied files stay holes",
   "files.linked": "a copied file with several names keeps setuid and setgid",

@@ -1,16 +1,20 @@
 /**
  * Programs that use docker's API against `svc daemon docker` and a server on bare: dockerode, testcontainers for node
- * and devcontainers' command line, from npm at the first use, run by Deno.
+ * and devcontainers' command line, from npm at the first use, run by Deno; docker-py, as Debian has it.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { CLIENTS_READY, PROGRAMS, startDockerApi } from "./docker_api.ts";
 import { baseImage, e2eTest, startServer } from "./harness.ts";
 
+const PYTHON = "/usr/bin/python3";
+/** Debian's own, for its own Python. */
+const DOCKER_PY = "/usr/lib/python3/dist-packages/docker/__init__.py";
+
 const NEEDS = {
   root: true,
   commands: ["runc", "conmon", "iptables", "busybox", "skopeo"],
-  files: [CLIENTS_READY],
+  files: [CLIENTS_READY, DOCKER_PY],
 };
 
 /** Builds, creates, attaches, waits, and cleans up. */
@@ -56,6 +60,51 @@ console.log(JSON.stringify({ who, exitCode, output, copied }));
 Deno.exit(0);
 `;
 
+/** Runs, executes, copies, follows events; networks and volumes. */
+const PYTHON_SCRIPT = `
+import docker, io, json, tarfile
+client = docker.from_env(timeout=60)
+said = client.containers.run("base:1", ["echo", "hi"], remove=True).decode()
+network = client.networks.create("py", labels={"a": "b"})
+volume = client.volumes.create("py")
+events = client.events(decode=True, filters={"container": "py", "event": "start"})
+box = client.containers.run(
+    "base:1", ["sh", "-c", "echo begun; exec sleep 1000"], name="py", detach=True, network="py",
+    volumes={"py": {"bind": "/data", "mode": "rw"}}, labels={"x": "y"}, stop_signal="KILL", mem_limit="64m")
+started = next(events)["Actor"]["Attributes"]["name"]
+first = next(iter(box.logs(stream=True, follow=True))).decode()
+code, output = box.exec_run(["sh", "-c", "echo out; echo err >&2; exit 3"], demux=True)
+archive = io.BytesIO()
+with tarfile.open(fileobj=archive, mode="w") as tar:
+    entry = tarfile.TarInfo("in")
+    entry.size = 6
+    tar.addfile(entry, io.BytesIO(b"copied"))
+box.put_archive("/data", archive.getvalue())
+parts, stat = box.get_archive("/data/in")
+with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
+    copied = tar.extractfile("in").read().decode()
+changed = sorted(one["Path"] for one in box.diff() or [])
+box.reload()
+seen = [box.status, box.labels["x"], list(box.attrs["NetworkSettings"]["Networks"])]
+listed = [one.name for one in client.containers.list(filters={"label": "x=y"})]
+network.reload()
+users = [one.name for one in network.containers]
+try:
+    client.containers.run("base:1", "true", cpuset_cpus="0")
+    refused = None
+except docker.errors.APIError as error:
+    refused = error.explanation
+box.remove(force=True, v=True)
+network.remove()
+volume.remove()
+left = [len(client.containers.list(all=True)), [one.name for one in client.volumes.list()]]
+client.close()
+print(json.dumps({
+    "said": said, "started": started, "first": first, "code": code, "output": [part.decode() for part in output],
+    "copied": copied, "size": stat["size"], "changed": changed, "seen": seen, "listed": listed, "users": users,
+    "refused": refused, "left": left}))
+`;
+
 const DEVCONTAINERS = "npm:@devcontainers/cli@0.89.0";
 const LIBRARIES = ["npm:dockerode@5.0.1", "npm:testcontainers@12.2.0", DEVCONTAINERS];
 const DEV = ["--docker-path", PROGRAMS.docker28, "--workspace-folder"];
@@ -81,6 +130,18 @@ async function runScript(text: string, socket: string, folder: string): Promise<
   return JSON.parse(stdout.trim().split("\n").at(-1)!);
 }
 
+/** The script's last line, as JSON. */
+async function runPython(text: string, socket: string): Promise<unknown> {
+  const { code, stdout, stderr } = await new Deno.Command(PYTHON, {
+    args: ["-c", text],
+    env: { DOCKER_HOST: `unix://${socket}` },
+    stdin: "null",
+    signal: AbortSignal.timeout(180_000),
+  }).output();
+  assert.equal(code, 0, new TextDecoder().decode(stderr));
+  return JSON.parse(new TextDecoder().decode(stdout).trim().split("\n").at(-1)!);
+}
+
 async function run(args: string[], socket: string, folder: string): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["run", "-A", ...ALONE, ...args],
@@ -96,6 +157,19 @@ async function run(args: string[], socket: string, folder: string): Promise<stri
   assert.equal(code, 0, `${said}${new TextDecoder().decode(stderr)}`);
   return said;
 }
+
+e2eTest("docker API: docker-py of Debian", NEEDS, async () => {
+  await using server = await startServer();
+  await baseImage(server, "base:1");
+  await using api = await startDockerApi(server);
+  const { refused, ...told } = await runPython(PYTHON_SCRIPT, api.path) as Record<string, unknown>;
+  assert.deepEqual(told, {
+    ...{ said: "hi\n", started: "py", first: "begun\n", code: 3, output: ["out\n", "err\n"] },
+    ...{ copied: "copied", size: 6, changed: [], seen: ["running", "y", ["py"]] },
+    ...{ listed: ["py"], users: ["py"], left: [0, []] },
+  });
+  assert.match(String(refused), /HostConfig\.CpusetCpus cannot be honoured/);
+});
 
 e2eTest("docker API: dockerode, testcontainers, dev containers", NEEDS, async (t) => {
   if (await withoutLibraries()) return;

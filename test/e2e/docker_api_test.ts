@@ -11,7 +11,9 @@ const NEEDS = { root: true, commands: COMMANDS, files: [CLIENTS_READY] };
 const MAIN = "docker28";
 
 /** Ends at once when it is stopped. */
-const SERVES = ["--stop-signal", "KILL", "base:1", "httpd", "-f", "-p", "80", "-h", "/www"];
+const SERVER = ["--stop-signal", "KILL", "base:1", "httpd", "-f", "-p", "80", "-h"];
+const SERVES = [...SERVER, "/www"];
+const SHARES = [...SERVER, "/etc"];
 
 /** What is printed without a newline is shown at once: the answer is typed when the question has come. */
 async function answersAPrompt(api: DockerSocket): Promise<void> {
@@ -172,6 +174,78 @@ async function copiesAndChanges(api: DockerSocket, folder: string): Promise<void
   });
 }
 
+async function changesAndExports(api: DockerSocket, folder: string): Promise<void> {
+  const script = "echo new > /etc/new; rm /www/index.html; exec sleep 1000";
+  await api.ok(MAIN, [
+    ...["run", "-d", "--name", "kept", "--stop-signal", "KILL", "-v", "kept:/vol", "base:1"],
+    ...["sh", "-c", `mkdir /www; touch /www/index.html; echo v > /vol/in; ${script}`],
+  ]);
+  await eventually(
+    "the changes are told",
+    async () => /^A \/etc\/new$/m.test(await api.ok(MAIN, ["diff", "kept"])),
+  );
+  const all = (await api.ok("docker20", ["diff", "kept"])).trim().split("\n").sort();
+  assert.deepEqual(all, ["A /etc/new", "A /www", "C /etc"]);
+  const tar = join(folder, "kept.tar");
+  await api.ok(MAIN, ["export", "-o", tar, "kept"]);
+  const { stdout } = await new Deno.Command("tar", { args: ["-xOf", tar, "./etc/new"] }).output();
+  assert.equal(new TextDecoder().decode(stdout), "new\n");
+  await api.ok(MAIN, ["rm", "-fv", "kept"]);
+  await api.ok(MAIN, ["volume", "rm", "kept"]);
+}
+
+async function updatesAndConnects(api: DockerSocket): Promise<void> {
+  await api.ok(MAIN, ["network", "create", "late"]);
+  await api.ok(MAIN, ["create", "--name", "later", "--memory", "64m", ...SHARES]);
+  await api.ok(MAIN, [
+    "update",
+    "--memory",
+    "32m",
+    "--cpus",
+    "0.5",
+    "--restart",
+    "always",
+    "later",
+  ]);
+  await api.ok(MAIN, ["network", "connect", "--alias", "al", "late", "later"]);
+  await api.ok(MAIN, ["start", "later"]);
+  const format = "{{.HostConfig.Memory}} {{.HostConfig.RestartPolicy.Name}}";
+  assert.equal(await api.ok(MAIN, ["inspect", "-f", format, "later"]), "33554432 always\n");
+  assert.match(
+    await api.ok(MAIN, ["stats", "--no-stream", "--format", "{{.MemUsage}}", "later"]),
+    / \/ 32MiB/,
+  );
+  const page = ["run", "--rm", "--network", "late", "base:1", "wget", "-qO-", "http://al/passwd"];
+  assert.match(await api.ok(MAIN, page), /^root:/);
+  // What holds already is no change.
+  await api.ok(MAIN, ["update", "--restart", "always", "later"]);
+  const refused: [string[], RegExp][] = [
+    [["update", "--memory", "48m", "later"], /change Memory of later: it was started/],
+    [["update", "--cpuset-cpus", "0", "later"], /HostConfig\.CpusetCpus cannot be honoured/],
+    [["network", "disconnect", "late", "later"], /change the networks of later: it was started/],
+  ];
+  for (const [args, message] of refused) {
+    const { code, stderr } = await api.run(MAIN, args);
+    assert.equal(code, 1, args.join(" "));
+    assert.match(stderr, message);
+  }
+  await api.ok(MAIN, ["rm", "-f", "later"]);
+}
+
+/** By a server whose policy leaves the collection of garbage to nobody, it is refused here, too. */
+async function prunesAll(api: DockerSocket): Promise<void> {
+  await api.ok(MAIN, ["create", "--name", "old", "base:1", "true"]);
+  assert.match(await api.ok(MAIN, ["system", "df"]), /^Images +1 +1 /m);
+  const told = await api.ok(MAIN, ["system", "prune", "-f"]);
+  assert.match(told, /Deleted Containers:\n[0-9a-f]{64}\n/);
+  assert.match(told, /Deleted Networks:\nlate\n/);
+  assert.match(told, /Total reclaimed space: /);
+  assert.equal(await api.ok(MAIN, ["ps", "-aq"]), "");
+  assert.equal(await api.ok(MAIN, ["run", "--rm", "base:1", "echo", "there"]), "there\n");
+  const chosen = await api.run(MAIN, ["builder", "prune", "-f", "--filter", "until=1h"]);
+  assert.match(chosen.stderr, /cannot prune the build cache by filters=/);
+}
+
 async function refuses(api: DockerSocket, server: { url: string }): Promise<void> {
   const run = (...args: string[]) => api.run(MAIN, ["run", "--rm", ...args, "base:1", "true"]);
   const refused: [string[], RegExp][] = [
@@ -243,6 +317,9 @@ e2eTest("docker API: docker's clients run, see, change and remove containers", N
     await t.step("run -it: a terminal of the caller's size", () => hasATerminal(api));
     await t.step("run -d: ports, folders, networks, health", () => servesAndIsSeen(api, folder));
     await t.step("cp, pause, rename, stop, rm, events", () => copiesAndChanges(api, folder));
+    await t.step("diff, export", () => changesAndExports(api, folder));
+    await t.step("update, network connect", () => updatesAndConnects(api));
+    await t.step("system df, system prune", () => prunesAll(api));
     await t.step("what cannot be honoured is refused by name", () => refuses(api, server));
     await t.step("a server elsewhere: ports and folders", () => elsewhere(server.port, folder));
   } finally {

@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { SignJWT } from "jose";
-import { writeBaseLayout } from "../peers/base_image.ts";
 import { withContext } from "./build_helpers.ts";
 import type { EnrolledKey, KeyList } from "../../lib/api/auth.ts";
 import { sshSign, testKey } from "../../lib/auth/ssh/testing.ts";
@@ -14,13 +13,7 @@ import {
   type Server,
   startServer,
 } from "./harness.ts";
-
-const SECRET = "hs256-secret-of-the-rights-tests-0123456789";
-const TOKEN = "e2e-static-token-of-the-rights";
-
-const jwt = (sub: string, scope = "api") =>
-  new SignJWT({ sub, scope }).setProtectedHeader({ alg: "HS256" }).setExpirationTime("10m")
-    .sign(new TextEncoder().encode(SECRET));
+import { jwt, push, SECRET, TOKEN } from "./rights.ts";
 
 const POLICY = `rules:
   - {subjects: token, actions: "*"}
@@ -35,23 +28,6 @@ const POLICY = `rules:
 const ENV = { SVC_AUTH_TOKEN: TOKEN, SVC_JWT_HS256_SECRET: SECRET, SVC_API_POLICY: POLICY };
 
 const NEEDS = { root: true, commands: ["runc", "skopeo"], files: ["/bin/busybox"] };
-
-async function push(server: Server, ...names: string[]): Promise<string> {
-  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-rights-" });
-  try {
-    const digest = await writeBaseLayout(join(folder, "layout"), "base", {});
-    for (const name of names) {
-      const to = ["--dest-tls-verify=false", "--dest-creds", `x:${TOKEN}`];
-      await runTool("skopeo", [
-        ...["--insecure-policy", "copy", "--quiet", ...to],
-        ...[`oci:${folder}/layout:base`, `docker://${server.host}/${name}`],
-      ]);
-    }
-    return digest;
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 /** Nothing of what the image holds is told, and the answer says what is missing. */
 function refused({ code, stdout, stderr }: RunOutput, what: string): void {

@@ -14,6 +14,7 @@ import type { LogFrame } from "../../api/deployment.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { ProcessSpec } from "../../runtime/spec.ts";
+import type { DiffSource } from "../../snapshot/diff_tree.ts";
 import type { ExecSession } from "../backend.ts";
 import type { ReadLogOptions } from "./log_file.ts";
 import type { LogPlace, OutputOptions } from "./output_file.ts";
@@ -82,6 +83,8 @@ export interface ContainerRoots {
    * where there is no tree yet and no image is named.
    */
   mount(key: string, image?: string): Promise<string>;
+  /** Where what the container wrote lies, and the trees below. */
+  source(key: string): Promise<DiffSource>;
   /** Unmounts the tree and removes it with all that was written. Idempotent; missing is fine. */
   remove(key: string): Promise<void>;
 }

@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import { isMounted } from "../../sys/mountinfo.ts";
-import type { Snapshotter } from "../../snapshot/snapshotter.ts";
+import type { DiffSource } from "../../snapshot/diff_tree.ts";
+import type { ActiveSnapshot, Snapshotter } from "../../snapshot/snapshotter.ts";
 import { pruneUnused, type Unused } from "../../snapshot/unused.ts";
 import type { BackendParts } from "../module.ts";
 import type { ContainerRoots } from "./engine.ts";
@@ -58,13 +59,22 @@ export class SnapshotRoots implements ContainerRoots {
   async mount(key: string, image?: string): Promise<string> {
     // From an earlier start of the container; a reboot has unmounted it.
     if (image === undefined && await isMounted(this.#path(key))) return this.#path(key);
-    const snapshotter = await this.#snapshotter();
-    const id = this.#id(key);
-    const active =
-      await (image === undefined ? snapshotter.active(id) : snapshotter.prepare(id, image));
-    if (!active) throw new Error(`snapshot ${id} is not there`);
+    const active = image === undefined
+      ? await this.#active(key)
+      : await (await this.#snapshotter()).prepare(this.#id(key), image);
     await active.mount(this.#path(key));
     return this.#path(key);
+  }
+
+  async #active(key: string): Promise<ActiveSnapshot> {
+    const id = this.#id(key);
+    const active = await (await this.#snapshotter()).active(id);
+    if (active) return active;
+    throw new Error(`snapshot ${id} is not there`);
+  }
+
+  async source(key: string): Promise<DiffSource> {
+    return (await this.#active(key)).source();
   }
 
   async remove(key: string): Promise<void> {

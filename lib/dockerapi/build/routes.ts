@@ -1,6 +1,5 @@
 /** `POST /build` and what belongs to builds. */
 import type { Logins } from "../../api/build_logins.ts";
-import { SvcError } from "../../base/errors.ts";
 import { isSafe } from "../../client/named_images.ts";
 import type { DockerApi } from "../api.ts";
 import { imagesOf } from "../images/access.ts";
@@ -8,6 +7,7 @@ import { registryConfig } from "../images/login.ts";
 import { streamed } from "../messages.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { ClassicStream } from "./classic.ts";
+import { cannotPrune, collectAll } from "./garbage.ts";
 import { wishOf } from "./parameters.ts";
 import { runBuild } from "./run.ts";
 import { wholeArchive } from "./whole_archive.ts";
@@ -40,13 +40,16 @@ async function build(call: Call, api: DockerApi): Promise<Answer> {
   return await (await import("../buildkit/routes.ts")).buildWithSession(call, api);
 }
 
-/** The build cache is the server's, for all its users; its own collection of garbage takes what is old. */
-function prune(): Promise<Answer> {
-  return Promise.reject(
-    new SvcError("unsupported", "svc cannot prune the build cache from here: it is the server's", {
-      help: "svc gc collects it",
-    }),
-  );
+/** Parameters by which a part of the cache is chosen, and the values with which they choose none. */
+const CHOICES = ["filters", "keep-storage", "reserved-space", "max-used-space", "min-free-space"];
+const NO_CHOICE = ["", "0", "{}"];
+
+/** The cache is a part of the server's garbage, which is collected as a whole. */
+async function prune({ query, signal }: Call, api: DockerApi): Promise<Answer> {
+  const choice = CHOICES.find((name) => !NO_CHOICE.includes(query.get(name) ?? ""));
+  if (choice) throw cannotPrune(`${choice}=${query.get(choice)}`);
+  const SpaceReclaimed = await collectAll(api, signal);
+  return { json: { CachesDeleted: null, SpaceReclaimed } };
 }
 
 export const BUILD_ROUTES: readonly ApiRoute[] = [

@@ -7,6 +7,7 @@ import { familiarName } from "../../oci/archive_docker.ts";
 import { hostPlatform } from "../../oci/platform.ts";
 import { type Answering, serveCall, type Served, serveStream } from "../../wire/grpc/server.ts";
 import type { DockerApi } from "../api.ts";
+import { cannotPrune, collectAll } from "../build/garbage.ts";
 import { cannotBuild } from "../build/wish.ts";
 import { invalid } from "../errors.ts";
 import { asked } from "./attributes.ts";
@@ -18,6 +19,7 @@ import {
   Info,
   ListWorkers,
   Ping,
+  Prune,
   Return,
   Session,
   Solve,
@@ -92,6 +94,16 @@ export class Control {
         for await (const message of this.#solves.get(ref).status(call.signal)) {
           await call.send(message);
         }
+        return;
+      }
+    }),
+    serveStream(Prune, async (call) => {
+      for await (const request of call.messages) {
+        const choice = Object.entries(request).find(([, value]) =>
+          Array.isArray(value) ? value.length > 0 : value
+        );
+        if (choice) throw cannotPrune(choice.join("="));
+        await call.send({ id: "svc gc", size: await collectAll(this.api, call.signal) });
         return;
       }
     }),

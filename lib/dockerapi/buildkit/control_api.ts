@@ -129,6 +129,27 @@ export const Status = method<{ ref: string }, StatusResponse>(
   STATUS_RESPONSE,
 );
 
+export interface PruneRequest {
+  filter: string[];
+  keepDuration: number;
+  reservedSpace: number;
+  maxUsedSpace: number;
+  minFreeSpace: number;
+}
+
+/** One record for each part of the cache that has gone. */
+export const Prune = method<PruneRequest, { id: string; size: number }>(
+  "moby.buildkit.v1.Control/Prune",
+  {
+    filter: many(1),
+    keepDuration: field(3, "uint"),
+    reservedSpace: field(4, "uint"),
+    maxUsedSpace: field(5, "uint"),
+    minFreeSpace: field(6, "uint"),
+  },
+  { id: field(1), size: field(4, "uint") },
+);
+
 /** A session's connection within a call: the bytes of its HTTP/2, both ways. */
 export const Session = method<{ data: Uint8Array }, { data: Uint8Array }>(
   "moby.buildkit.v1.Control/Session",

@@ -1,6 +1,6 @@
-/** Files of containers: `docker cp` both ways. */
+/** Files of containers: `docker cp` both ways, `docker diff`, `docker export`. */
 import type { FileStat } from "../../api/workload.ts";
-import { readArchive, statFile, writeArchive } from "../../client/files.ts";
+import { listChanges, readArchive, readRoot, statFile, writeArchive } from "../../client/files.ts";
 import type { DockerApi } from "../api.ts";
 import { invalid, notFound, unless } from "../errors.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
@@ -85,7 +85,28 @@ async function* unpacked(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8A
   );
 }
 
+const KINDS = ["modified", "added", "deleted"];
+
+async function changes(call: Call, api: DockerApi): Promise<Answer> {
+  const { record: { deployment: name, instance } } = await api.containers.find(
+    call.params.id,
+    call.signal,
+  );
+  const all = await listChanges(api.client(call.signal), { name, instance });
+  return { json: all.map(({ path, kind }) => ({ Path: path, Kind: KINDS.indexOf(kind) })) };
+}
+
+async function exported(call: Call, api: DockerApi): Promise<Answer> {
+  const { record } = await api.containers.find(call.params.id, call.signal);
+  const { deployment: name, instance } = record;
+  const stream = await readRoot(api.client(call.signal), { name, instance });
+  api.containers.life.tell(record, "export");
+  return { headers: { "content-type": "application/octet-stream" }, stream };
+}
+
 export const ARCHIVE_ROUTES: readonly ApiRoute[] = [
+  { method: "GET", path: "/containers/{id}/changes", handler: changes },
+  { method: "GET", path: "/containers/{id}/export", handler: exported },
   { method: "HEAD", path: "/containers/{id}/archive", handler: head },
   { method: "GET", path: "/containers/{id}/archive", handler: get },
   { method: "PUT", path: "/containers/{id}/archive", handler: put },

@@ -17,8 +17,8 @@ import { Records } from "../records.ts";
 import { Life } from "./life.ts";
 import { ForwardedPorts } from "./ports.ts";
 import type { ContainerRecord } from "./record.ts";
-import { isUp, type Seen, seenOf } from "./seen.ts";
-import { networksOf } from "./spec.ts";
+import { isUp, type Seen, seenOf, stateOf } from "./seen.ts";
+import { changeable, networksOf } from "./spec.ts";
 import type { Storage } from "./storage.ts";
 import type { RemoteTerminal } from "./streams.ts";
 
@@ -142,24 +142,32 @@ export class Containers {
     }
   }
 
-  /** Makes a container that was never started anew, on other networks. Throws `unsupported`. */
-  async reconnect(record: ContainerRecord, endpoints: ContainerRecord["endpoints"]) {
-    const client = this.#api.client();
-    if (record.session) {
+  /** Makes it anew with what has changed, where that loses nothing. Throws `unsupported`, which names `what`. */
+  async change(
+    seen: Seen,
+    what: string,
+    changes: Partial<Pick<ContainerRecord, "endpoints" | "hostConfig">>,
+  ): Promise<void> {
+    const { record } = seen;
+    const isNew = stateOf(seen) === "created" && record.instance === undefined;
+    const why = !isNew ? "it was started" : record.session ? "it has folders of this machine" : "";
+    if (why) {
       throw unsupported(
-        `Cannot change the networks of ${record.name}: it has folders of this machine`,
-        "name its networks when it is made",
+        `Cannot change ${what} of ${record.name}: ${why}`,
+        "make it again as it is to be",
       );
     }
-    const spec = await getSpec(client, record.deployment);
-    const next = { ...record, endpoints };
+    const client = this.#api.client();
+    const next = { ...record, ...changes };
     const network = (name: string) => this.#api.networks.record(name);
-    const networks = networksOf({ record: next, network });
+    const spec = {
+      ...await getSpec(client, record.deployment),
+      ...changeable(next.hostConfig),
+      networks: networksOf({ record: next, network }),
+    };
     const { name } = spec;
-    await applyDeployment(client, { name, spec: { ...spec, networks } }, () => {}, {
-      until: "created",
-    });
-    await this.save(Object.assign(record, { endpoints }));
+    await applyDeployment(client, { name, spec }, () => {}, { until: "created" });
+    await this.save(Object.assign(record, changes));
   }
 
   /** Folders of this machine: bound by a server that is here and may, else held by a session. */

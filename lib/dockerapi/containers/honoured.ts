@@ -75,7 +75,7 @@ function saysNothing(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-const refuse = refusalOf("container");
+type Refuse = ReturnType<typeof refusalOf>;
 
 /** Fields that say nothing new with these values and those of {@linkcode OWN}, and why others are refused. */
 const ONLY: Record<string, readonly [why: string, ...values: string[]]> = {
@@ -92,7 +92,7 @@ const ONLY: Record<string, readonly [why: string, ...values: string[]]> = {
 const LOG_DRIVERS = ["", "json-file", "local", "journald"];
 
 /** Throws `argument_invalid` for a value that the field must not have. */
-function checkValue(field: string, value: unknown): void {
+function checkValue(field: string, value: unknown, refuse: Refuse): void {
   const [why, ...values] = ONLY[field] ?? [];
   const text = String(value);
   if (why && !OWN.has(text) && !values.includes(text)) throw refuse(`HostConfig.${field}`, why);
@@ -120,6 +120,7 @@ const TELLS: Record<string, (value: unknown, host: HostConfig) => string | undef
 };
 
 function look(
+  refuse: Refuse,
   at: string,
   fields: Fields,
   honoured: readonly string[],
@@ -134,7 +135,7 @@ function look(
     if (told[field]) warnings.push(`${name} has no effect: ${told[field]}`);
     else if (!honoured.includes(field)) throw refuse(name, "svc does not know it");
     if (at === "") continue;
-    checkValue(field, value);
+    checkValue(field, value, refuse);
     const tell = TELLS[field]?.(value, fields as HostConfig);
     if (tell) warnings.push(`${name} has no effect: ${tell}`);
   }
@@ -146,10 +147,27 @@ function look(
  * honoured.
  */
 export function checkRequest(request: CreateRequest): string[] {
+  const refuse = refusalOf("create the container");
   return [
-    ...look("", request, CONFIG, CONFIG_TOLD, {}),
-    ...look("HostConfig.", request.HostConfig ?? {}, HOST, HOST_TOLD, HOST_REFUSED),
+    ...look(refuse, "", request, CONFIG, CONFIG_TOLD, {}),
+    ...look(refuse, "HostConfig.", request.HostConfig ?? {}, HOST, HOST_TOLD, HOST_REFUSED),
   ];
+}
+
+/** Fields of `docker update`. */
+const UPDATED = "Memory MemoryReservation MemorySwap NanoCpus CpuPeriod CpuQuota RestartPolicy"
+  .split(" ");
+
+/** Of an update: what it changes, and what is told. Throws as {@linkcode checkRequest}. */
+export function checkUpdate(update: HostConfig): { changes: HostConfig; warnings: string[] } {
+  const fields = Object.entries(update).filter(([field, value]) =>
+    !saysNothing(value) && (field !== "RestartPolicy" || update.RestartPolicy?.Name)
+  );
+  const said: HostConfig = Object.fromEntries(fields);
+  const refuse = refusalOf("update the container");
+  const warnings = look(refuse, "HostConfig.", said, UPDATED, HOST_TOLD, HOST_REFUSED);
+  const changes = Object.fromEntries(fields.filter(([field]) => UPDATED.includes(field)));
+  return { changes, warnings };
 }
 
 /** For the page of the docs, and the test that they are disjoint. */

@@ -4,12 +4,15 @@ import { sleep } from "../../base/sleep.ts";
 import { powerDeployment } from "../../client/deployments.ts";
 import { freezeDeployment, signalDeployment } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
-import { conflict, invalid, isCode, unsupported } from "../errors.ts";
+import { conflict, invalid, isCode } from "../errors.ts";
 import { filtered, PRUNE_TESTS } from "../filters.ts";
 import type { Answer, Call } from "../route.ts";
+import { checkUpdate } from "./honoured.ts";
 import type { WaitCondition } from "./life.ts";
 import { checkName } from "./names.ts";
+import type { HostConfig } from "./request.ts";
 import { isUp, type Seen, stateOf } from "./seen.ts";
+import { changeable } from "./spec.ts";
 
 const DONE: Answer = { status: 204 };
 
@@ -176,13 +179,21 @@ export async function rename(call: Call, api: DockerApi): Promise<Answer> {
   return DONE;
 }
 
-/** A deployment's bounds are those of its instances: to change them is to make a new one. */
+/** Limits and the restart policy of a container that was not started yet: later ones would make it anew. */
 export async function update(call: Call, api: DockerApi): Promise<Answer> {
-  const { record } = await find(call, api);
-  throw unsupported(
-    `Cannot update ${record.name}: svc changes no limits or policies of a container that is there`,
-    "make it again with the new ones",
-  );
+  const { changes, warnings } = checkUpdate(await call.json<HostConfig>() ?? {});
+  const seen = await find(call, api);
+  const before = seen.record.hostConfig;
+  const hostConfig = { ...before, ...changes };
+  // A limit in one form replaces that in the other.
+  if (changes.NanoCpus) hostConfig.CpuQuota = hostConfig.CpuPeriod = 0;
+  else if (changes.CpuQuota) hostConfig.NanoCpus = 0;
+  const isSame = JSON.stringify(changeable(before)) === JSON.stringify(changeable(hostConfig));
+  if (!isSame) {
+    await api.containers.change(seen, Object.keys(changes).join(", "), { hostConfig });
+    api.containers.life.tell(seen.record, "update");
+  }
+  return { json: { Warnings: warnings } };
 }
 
 export async function remove(call: Call, api: DockerApi): Promise<Answer> {

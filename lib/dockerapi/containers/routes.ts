@@ -44,14 +44,10 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
   return { json: { ...detailsOf(seen, api), ...sizes } };
 }
 
-/** What the server tells nobody of a container. */
-const none = (what: string) => async (call: Call, api: DockerApi): Promise<never> => {
-  const { record } = await api.containers.find(call.params.id, call.signal);
-  throw unsupported(
-    `Cannot ${what} ${record.name}: svc does not do that`,
-    "copy files with docker cp",
-  );
-};
+async function attachByWebSocket(): Promise<never> {
+  await Promise.resolve();
+  throw unsupported("svc cannot attach by WebSocket", "attach by an upgrade: docker attach");
+}
 
 export const CONTAINER_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/containers/json", handler: list },
@@ -73,9 +69,7 @@ export const CONTAINER_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/containers/{id}/logs", handler: logs },
   { method: "GET", path: "/containers/{id}/top", handler: top },
   { method: "GET", path: "/containers/{id}/stats", handler: stats },
-  { method: "GET", path: "/containers/{id}/changes", handler: none("tell the changes of") },
-  { method: "GET", path: "/containers/{id}/export", handler: none("export") },
-  { method: "GET", path: "/containers/{id}/attach/ws", handler: none("attach by WebSocket to") },
+  { method: "GET", path: "/containers/{id}/attach/ws", handler: attachByWebSocket },
   ...EXEC_ROUTES,
   ...ARCHIVE_ROUTES,
 ];

@@ -15,7 +15,7 @@ export interface SpecOptions {
   network: (name: string) => NetworkRecord | undefined;
 }
 
-const refuse = refusalOf("container");
+const refuse = refusalOf("create the container");
 
 const listOf = (value: string[] | string | null | undefined): string[] | undefined =>
   value === null ? undefined : typeof value === "string" ? [value] : value;
@@ -102,7 +102,7 @@ function restartOf({ RestartPolicy, AutoRemove }: HostConfig) {
   }
   return {
     restart: restart as DeploySpec["restart"],
-    ...MaximumRetryCount > 0 && { restartMaxAttempts: MaximumRetryCount },
+    restartMaxAttempts: MaximumRetryCount || undefined,
   };
 }
 
@@ -190,6 +190,16 @@ const devicesOf = (devices: HostConfig["Devices"]) =>
     [PathOnHost, PathInContainer || PathOnHost, CgroupPermissions || "rwm"].join(":")
   );
 
+/** What `docker update` can change of a spec. */
+export const changeable = (host: HostConfig) => ({
+  resources: full(defined({
+    cpuLimit: cpusOf(host),
+    memoryLimit: host.Memory || undefined,
+    reservedMemory: host.MemoryReservation || undefined,
+  })),
+  ...restartOf(host),
+});
+
 /** Throws `argument_invalid`, naming the field, for what cannot be honoured. */
 export function containerSpec(options: SpecOptions): DeploySpec {
   const { record, storage, publishes } = options;
@@ -236,11 +246,6 @@ export function containerSpec(options: SpecOptions): DeploySpec {
       })),
       tmpfs: storage.tmpfs,
       healthcheck: healthOf(given),
-      resources: full(defined({
-        cpuLimit: cpusOf(host),
-        memoryLimit: host.Memory || undefined,
-        reservedMemory: host.MemoryReservation || undefined,
-      })),
       expose: [...exposedOf(config, published), ...forwarded],
     }),
     name: record.deployment,
@@ -253,7 +258,7 @@ export function containerSpec(options: SpecOptions): DeploySpec {
     mounts: [],
     volumes: storage.volumes,
     networks: networksOf(options),
-    ...restartOf(host),
+    ...defined(changeable(host)),
     replicas: 1,
     labels: { ...keptLabels(given.Labels), [LABELS.id]: record.id, [LABELS.name]: record.name },
   };

@@ -18,7 +18,7 @@ export interface Storage {
   warnings: string[];
 }
 
-const refuse = refusalOf("container");
+const refuse = refusalOf("create the container");
 
 /** What a volume is made with, where that is not the usual. */
 const madeWith = ({ driver, driverOpts, labels }: Partial<VolumeRecord>): Partial<VolumeSpec> => ({

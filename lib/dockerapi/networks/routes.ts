@@ -2,8 +2,8 @@
 import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
 import type { EndpointSettings } from "../containers/request.ts";
-import { isUp, type Seen, stateOf } from "../containers/seen.ts";
-import { conflict, invalid, refusalOf, unsupported } from "../errors.ts";
+import { isUp, type Seen } from "../containers/seen.ts";
+import { conflict, invalid, refusalOf } from "../errors.ts";
 import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
 import { idOf, newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
@@ -103,7 +103,7 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
   return { json: shown(network, usersOf(await api.containers.all(call.signal), network.name)) };
 }
 
-const refuse = refusalOf("network");
+const refuse = refusalOf("create the network");
 
 /** Options that docker's own tools set and that say what is so anyway. */
 const USUAL_OPTIONS = ["com.docker.network.bridge.name", "com.docker.network.enable_ipv4"];
@@ -217,13 +217,7 @@ function changes(what: "connect" | "disconnect") {
     if (what === "connect") endpoints[name] = { ...endpoints[name], ...EndpointConfig };
     else delete endpoints[name];
     if (JSON.stringify(endpoints) === JSON.stringify(record.endpoints)) return {};
-    if (stateOf(seen) !== "created" || record.instance !== undefined) {
-      throw unsupported(
-        `Cannot ${what} ${record.name}: svc changes no networks of a container that was started`,
-        "name its networks when it is made",
-      );
-    }
-    await api.containers.reconnect(record, endpoints);
+    await api.containers.change(seen, "the networks", { endpoints });
     tell(api, what, network, { container: record.id });
     return {};
   };

@@ -2,7 +2,10 @@
 import { buildInfo } from "../../base/build_info.ts";
 import { stateOf } from "../containers/seen.ts";
 import { rowOf } from "../containers/show.ts";
+import { storageUsage } from "../../client/storage.ts";
 import type { DockerApi } from "../api.ts";
+import { imagesOf } from "../images/access.ts";
+import { summary } from "../images/shapes.ts";
 import { idOf } from "../ids.ts";
 import type { Answer, Call } from "../route.ts";
 import { shown, usersOf } from "../volumes/routes.ts";
@@ -68,14 +71,25 @@ export async function info(call: Call, api: DockerApi): Promise<Answer> {
 export async function df(call: Call, api: DockerApi): Promise<Answer> {
   const types = call.query.getAll("type");
   const wants = (type: string) => types.length === 0 || types.includes(type);
-  const [containers, volumes] = await Promise.all([
+  const [containers, volumes, images, { buildCache }] = await Promise.all([
     api.containers.all(call.signal),
     api.volumes.all(call.signal),
+    imagesOf(api).then(({ store }) => store.list(call.signal)),
+    storageUsage(api.client(call.signal)),
   ]);
+  const layers = new Map(
+    images.flatMap(({ manifest }) => manifest.layers.map(({ digest, size }) => [digest, size])),
+  );
+  const usedBy = (id: string) => containers.filter(({ record }) => record.imageId === id).length;
   return {
     json: {
-      LayersSize: 0,
-      Images: [],
+      LayersSize: layers.values().reduce((sum, size) => sum + size, 0),
+      Images: wants("image")
+        ? images.map((image) => ({
+          ...summary(image, call.version),
+          ...{ SharedSize: 0, Containers: usedBy(image.id) },
+        }))
+        : null,
       Containers: wants("container")
         ? containers.map((seen) => ({ ...rowOf(seen, api), SizeRw: 0, SizeRootFs: 0 }))
         : null,
@@ -85,8 +99,10 @@ export async function df(call: Call, api: DockerApi): Promise<Answer> {
           UsageData: { RefCount: usersOf(containers, volume.name).length, Size: volume.size ?? -1 },
         }))
         : null,
-      BuildCache: [],
-      BuilderSize: 0,
+      BuildCache: buildCache && wants("build-cache")
+        ? [{ ID: "svc", Type: "regular", Size: buildCache.bytes, InUse: false, Shared: false }]
+        : null,
+      BuilderSize: buildCache?.bytes ?? 0,
     },
   };
 }

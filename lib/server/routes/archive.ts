@@ -1,6 +1,7 @@
-/** `/.svc/v1/deployments/{name}/archive`: files of an instance, out and in. */
+/** Files of an instance, out and in; what it changed in its image's; all of its root. */
 import { endpoint } from "../../api/endpoints.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { FileAbility } from "../../deploy/caps.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { json } from "../json.ts";
 import { Query } from "../query.ts";
@@ -19,6 +20,11 @@ function pathOf(query: Query): string {
   );
 }
 
+const tarAnswer = (tar: ReadableStream<Uint8Array>) =>
+  new Response(tar as ReadableStream<Uint8Array<ArrayBuffer>>, {
+    headers: { "content-type": TAR_TYPE, "cache-control": "no-store" },
+  });
+
 export function archiveRoutes(deps: ManagementDeps): Route[] {
   async function read(context: Context): Promise<Response> {
     const { request, url, signal, params: { name } } = context;
@@ -35,9 +41,7 @@ export function archiveRoutes(deps: ManagementDeps): Route[] {
       });
     }
     const { tar } = await ability.read(name, path, options);
-    return new Response(tar as ReadableStream<Uint8Array<ArrayBuffer>>, {
-      headers: { "content-type": TAR_TYPE, "cache-control": "no-store" },
-    });
+    return tarAnswer(tar);
   }
 
   async function write({ request, url, signal, params: { name } }: Context): Promise<Response> {
@@ -51,7 +55,42 @@ export function archiveRoutes(deps: ManagementDeps): Route[] {
     return new Response(null, { status: 204 });
   }
 
+  /** Of an engine that tells them. */
+  async function ownFiles<K extends "changes" | "export">(kind: K, attempt: string, name: string) {
+    const { backend, ability } = await requireAbilityFor(deps, "files", attempt, name);
+    const found = ability[kind];
+    if (found) return found.bind(ability) as NonNullable<FileAbility[K]>;
+    throw new SvcError(
+      "unsupported",
+      `Cannot ${attempt} ${name}: the deploy backend ${backend.name} cannot do it`,
+    );
+  }
+
+  async function changes({ url, signal, params: { name } }: Context): Promise<Response> {
+    const list = await ownFiles("changes", "tell the changes of", name);
+    return json(await list(name, { instance: new Query(url).text("instance"), signal }));
+  }
+
+  async function exported({ url, signal, params: { name } }: Context): Promise<Response> {
+    const read = await ownFiles("export", "export", name);
+    return tarAnswer(await read(name, { instance: new Query(url).text("instance"), signal }));
+  }
+
   return [
+    {
+      ...endpoint("GET /deployments/{name}/changes"),
+      action: "exec",
+      help:
+        "What an instance (the first that runs, or `instance`) has changed in its image's files: paths, each `added`, " +
+        "`modified` or `deleted`. Nothing of what is mounted in it.",
+      handler: changes,
+    },
+    {
+      ...endpoint("GET /deployments/{name}/export"),
+      action: "exec",
+      help: "The root of an instance as a tar archive, without what is mounted in it.",
+      handler: exported,
+    },
     {
       ...endpoint("GET /deployments/{name}/archive"),
       action: "exec",

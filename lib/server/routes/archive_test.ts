@@ -82,6 +82,24 @@ Deno.test("archive: the body is unpacked as it comes; paths and bodies that are 
   assert.deepEqual(asked, [["stat", "web", "/none", undefined]]);
 });
 
+Deno.test("archive: changes and the whole root, by an engine that tells them", async () => {
+  const changes = [{ path: "/new", kind: "added" as const }];
+  const { server, call } = await fileServer({
+    changes: (name, { instance } = {}) =>
+      Promise.resolve(name === "web" && instance === "web-1" ? changes : []),
+    export: () => Promise.resolve(new Blob(["root"]).stream()),
+  });
+  await using _server = server;
+  assert.deepEqual(await (await call("/web/changes?instance=web-1")).json(), changes);
+  assert.equal(await (await call("/web/export")).text(), "root");
+  assert.equal((await call("/nobody/changes")).status, 404);
+  const plain = await fileServer();
+  await using _plain = plain.server;
+  for (const path of ["/web/changes", "/web/export"]) {
+    assert.equal((await plain.call(path)).status, 501, path);
+  }
+});
+
 Deno.test("archive: one that breaks half way is a broken answer, never a short one", async () => {
   const { server, call } = await fileServer({
     read: () => {

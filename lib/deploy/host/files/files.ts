@@ -1,8 +1,13 @@
 /** Files of instances, in and out as archives. */
 import type { FileAbility, InstanceOptions } from "../../caps.ts";
 import type { Deployments } from "../deployments.ts";
-import { type InstanceRootOptions, openInstanceRoot } from "./instance_root.ts";
-import { type OpenRoot, packFile, statFile, unpackFiles } from "./jobs.ts";
+import {
+  changesRoot,
+  type InstanceRootOptions,
+  openInstanceRoot,
+  ownRoot,
+} from "./instance_root.ts";
+import { findChanges, type OpenRoot, packFile, statFile, unpackFiles } from "./jobs.ts";
 
 export interface InstanceFilesOptions extends InstanceRootOptions {
   deployments: Deployments;
@@ -11,16 +16,19 @@ export interface InstanceFilesOptions extends InstanceRootOptions {
 }
 
 export function instanceFiles(options: InstanceFilesOptions): FileAbility {
+  const chosen = (name: string, { instance, signal }: InstanceOptions) => {
+    const ending = signal ? AbortSignal.any([signal, options.closing]) : options.closing;
+    ending.throwIfAborted();
+    return { ending, one: options.deployments.require(name).pick(instance) };
+  };
   /** `use` disposes of the root. */
   const withRoot = async <T>(
     name: string,
-    { instance, signal }: InstanceOptions,
+    given: InstanceOptions,
     use: (root: OpenRoot, ending: AbortSignal) => Promise<T>,
   ): Promise<T> => {
-    const ending = signal ? AbortSignal.any([signal, options.closing]) : options.closing;
-    ending.throwIfAborted();
-    const chosen = options.deployments.require(name).pick(instance);
-    return await use(await openInstanceRoot(chosen, options), ending);
+    const { one, ending } = chosen(name, given);
+    return await use(await openInstanceRoot(one, options), ending);
   };
   return {
     stat: (name, path, given = {}) => withRoot(name, given, (root) => statFile(root, path)),
@@ -28,5 +36,11 @@ export function instanceFiles(options: InstanceFilesOptions): FileAbility {
       withRoot(name, given, (root, ending) => packFile(root, path, ending)),
     write: (name, path, tar, given = {}) =>
       withRoot(name, given, (root, ending) => unpackFiles(root, path, tar, ending)),
+    changes: async (name, given = {}) =>
+      await findChanges(...await changesRoot(chosen(name, given).one, options)),
+    export: async (name, given = {}) => {
+      const { one, ending } = chosen(name, given);
+      return (await packFile(await ownRoot(one, options), "/", ending)).tar;
+    },
   };
 }

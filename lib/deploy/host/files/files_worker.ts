@@ -4,7 +4,8 @@
  */
 import { asSvcError, type ErrorCode } from "../../../base/errors.ts";
 import { TarParser } from "../../../oci/tar_parser.ts";
-import type { FileStat } from "../../caps.ts";
+import type { FileChange, FileStat } from "../../caps.ts";
+import { changesIn, type ChangesOf } from "./changes.ts";
 import { pack, statIn } from "./pack.ts";
 import { Unpacker } from "./unpack.ts";
 
@@ -12,12 +13,13 @@ import { Unpacker } from "./unpack.ts";
 export type FilesJob =
   | { kind: "stat"; root: number; path: string }
   | { kind: "pack"; root: number; path: string }
+  | { kind: "changes"; root: number; path: string; of: ChangesOf }
   | { kind: "unpack"; root: number; path: string; tar: ReadableStream<Uint8Array> };
 
 /** `begun`: what was asked for was found. `done` is the last message, and so is `failed`. */
 export type FromFiles =
   | { type: "begun"; stat?: FileStat; tar?: ReadableStream<Uint8Array> }
-  | { type: "done" }
+  | { type: "done"; changes?: FileChange[] }
   | { type: "failed"; code: ErrorCode; message: string; help: string };
 
 const scope = self as unknown as {
@@ -28,6 +30,7 @@ const scope = self as unknown as {
 scope.onmessage = async ({ data }) => {
   try {
     if (data.kind === "pack") return packed(data);
+    if (data.kind === "changes") return changed(data);
     if (data.kind === "unpack") await unpacked(data);
     else scope.postMessage({ type: "begun", stat: statIn(data.root, data.path) });
     scope.postMessage({ type: "done" });
@@ -39,6 +42,12 @@ scope.onmessage = async ({ data }) => {
 function fail(error: unknown): void {
   const { code, message, help } = asSvcError(error);
   scope.postMessage({ type: "failed", code, message, help });
+}
+
+function changed({ root, of }: Extract<FilesJob, { kind: "changes" }>): void {
+  // No mount of a workload is in the way: the walk may take its time.
+  scope.postMessage({ type: "begun" });
+  scope.postMessage({ type: "done", changes: changesIn(root, of) });
 }
 
 function packed({ root, path }: FilesJob): void {

@@ -13,6 +13,7 @@ import { openSource } from "../../bind_policy.ts";
 import type { ContainerEngine, ProcessIdentity } from "../engine.ts";
 import type { Instance } from "../instance.ts";
 import { isAlive } from "../process.ts";
+import type { ChangesOf } from "./changes.ts";
 import type { OpenRoot } from "./jobs.ts";
 
 export interface InstanceRootOptions {
@@ -41,7 +42,15 @@ async function runningRoot(process: ProcessIdentity): Promise<OpenRoot | undefin
   return undefined;
 }
 
-type Document = Pick<RuntimeSpec, "mounts" | "root">;
+async function documentOf({ bundle }: Instance): Promise<Pick<RuntimeSpec, "mounts" | "root">> {
+  // Our own: the bundle's document.
+  return decodeDocument(await Deno.readTextFile(join(bundle, "config.json")));
+}
+
+function rootAt(path: string): OpenRoot {
+  const fd = open(path, O.PATH | O.DIRECTORY);
+  return { fd, [Symbol.asyncDispose]: () => Promise.resolve(close(fd)) };
+}
 
 /** Mounts an open file below a root, where the same path is there. */
 function mountAt(root: string, source: number, target: string, readOnly: boolean): void {
@@ -58,10 +67,8 @@ async function stoppedRoot(
   instance: Instance,
   { engine, folder, binds, allowBindSources }: InstanceRootOptions,
 ): Promise<OpenRoot> {
-  const { bundle, made: { key, plan }, spec } = instance;
-  // Our own: the bundle's document.
-  const text = await Deno.readTextFile(join(bundle, "config.json"));
-  const document = decodeDocument<Document>(text);
+  const { made: { key, plan }, spec } = instance;
+  const document = await documentOf(instance);
   const place = join(folder, crypto.randomUUID());
   await ensureDir(place, 0o700);
   const remove = async () => {
@@ -114,6 +121,23 @@ export async function openInstanceRoot(
 ): Promise<OpenRoot> {
   const { run } = instance.life;
   return run && await runningRoot(run.process) || await stoppedRoot(instance, options);
+}
+
+/** The container's own tree, without what is mounted in it. */
+export const ownRoot = async (
+  { made: { key } }: Instance,
+  { engine }: Pick<InstanceRootOptions, "engine">,
+): Promise<OpenRoot> => rootAt(await engine.roots.mount(key));
+
+/** The folder of the container's changes, and what they are changes of. */
+export async function changesRoot(
+  instance: Instance,
+  { engine }: Pick<InstanceRootOptions, "engine">,
+): Promise<[root: OpenRoot, of: ChangesOf]> {
+  const { mounts } = await documentOf(instance);
+  const { root, lower, overlay } = await engine.roots.source(instance.made.key);
+  const mounted = mounts.map(({ destination }) => destination);
+  return [rootAt(root), { lower, overlay, mounted }];
 }
 
 /** Removes what a server that ended in the middle has left mounted. */

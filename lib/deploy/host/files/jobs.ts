@@ -2,8 +2,9 @@
 import { asSvcError, SvcError } from "../../../base/errors.ts";
 import { waitFor } from "../../../base/wait_for.ts";
 import { giveWorker, takeWorker } from "../../../base/worker_pool.ts";
-import type { FileStat } from "../../caps.ts";
+import type { FileChange, FileStat } from "../../caps.ts";
 import { within } from "../within.ts";
+import type { ChangesOf } from "./changes.ts";
 import type { FilesJob, FromFiles } from "./files_worker.ts";
 
 /** Milliseconds until what was asked for has to be found. */
@@ -22,13 +23,14 @@ export interface OpenRoot extends AsyncDisposable {
 const close = async (root: OpenRoot): Promise<void> => await root[Symbol.asyncDispose]();
 
 type Begun = Extract<FromFiles, { type: "begun" }>;
+type Done = Extract<FromFiles, { type: "done" }>;
 /** Without the root, which is opened for the job. */
 type Wanted = FilesJob extends infer Job ? Job extends FilesJob ? Omit<Job, "root"> : never : never;
 
 interface Running {
   begun: Promise<Begun>;
   /** Settles with the end of the job. */
-  done: Promise<void>;
+  done: Promise<Done>;
   /** The Worker is used again, or ends: all that it sent has come. */
   release(): void;
   /** The job goes on for as long as it takes to clean up, but not for ever. */
@@ -50,7 +52,7 @@ function begin(root: OpenRoot, wanted: Wanted): Running {
   countIn(root);
   const worker = takeWorker("files");
   const begun = Promise.withResolvers<Begun>();
-  const done = Promise.withResolvers<void>();
+  const done = Promise.withResolvers<Done>();
   begun.promise.catch(() => {/* told by `done` too */});
   done.promise.catch(() => {/* the caller may have left */});
   // A Worker that ends takes with it what is on its way.
@@ -75,7 +77,7 @@ function begin(root: OpenRoot, wanted: Wanted): Running {
       ? new SvcError(data.code, data.message, { help: data.help })
       : undefined;
     close(root).then(
-      () => told ? fail(told) : end(() => done.resolve(), true),
+      () => data.type === "done" ? end(() => done.resolve(data), true) : fail(told),
       (error) => fail(told ?? error),
     );
   };
@@ -114,6 +116,13 @@ export async function statFile(root: OpenRoot, path: string): Promise<FileStat |
   const { stat } = await job.begun;
   await job.done;
   return stat;
+}
+
+/** What changed on the trees below `root`, a folder of changes. Throws `too_large`. */
+export async function findChanges(root: OpenRoot, of: ChangesOf): Promise<FileChange[]> {
+  const job = begin(root, { kind: "changes", path: "/", of });
+  job.release();
+  return (await job.done).changes!;
 }
 
 /** Throws `not_found`. The signal ends the archive with its reason. */

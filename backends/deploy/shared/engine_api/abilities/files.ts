@@ -5,6 +5,7 @@
 import { posix } from "node:path";
 import { SvcError } from "../../../../../lib/base/errors.ts";
 import type { FileAbility, FileStat, InstanceOptions } from "../../../../../lib/deploy/caps.ts";
+import type { CallOptions } from "../../../../../lib/docker/client.ts";
 import { daemonStatus } from "../../../../../lib/docker/errors.ts";
 import type { Answer } from "../../../../../lib/docker/exchange.ts";
 import { TarWriter } from "../../../../../lib/oci/tar_write.ts";
@@ -49,6 +50,9 @@ function statOf({ headers }: Answer): FileStat {
   // Podman tells one of whatever it is.
   return (stat.mode & TYPE) === LINK && linkTarget ? { ...stat, linkTarget } : stat;
 }
+
+/** The engine's kinds of changes, by their numbers. */
+const KINDS = ["modified", "added", "deleted"] as const;
 
 /** What {@linkcode EngineBehaviour.looseArchives} takes for a pattern, or for the end of one. */
 const PATTERN = /[*?[\\]/;
@@ -190,7 +194,25 @@ export function filesAbility(
     return { ...found, name: posix.basename(path) };
   }
 
+  const ofContainer = (
+    what: "changes" | "export",
+    name: string,
+    { instance, signal }: InstanceOptions = {},
+  ): CallOptions => ({
+    method: "GET",
+    path: `/containers/${require(name).pick(instance).container}/${what}`,
+    attempted: what === "export" ? `Cannot export ${name}` : `Cannot tell the changes of ${name}`,
+    signal,
+  });
+
   return {
+    async changes(name, options) {
+      const all = await client.json<{ Path: string; Kind: number }[] | null>(
+        ofContainer("changes", name, options),
+      );
+      return (all ?? []).map(({ Path, Kind }) => ({ path: Path, kind: KINDS[Kind] }));
+    },
+    export: async (name, options) => await client.stream(ofContainer("export", name, options)),
     async stat(name, path, options) {
       require(name).pick(options?.instance);
       try {
