@@ -28,7 +28,7 @@ export function bareAbilities(test: OwnTest, under: HostUnderTest): void {
       assert.equal((await holders()).length, 1);
       await backend().power("held", "stop");
       await backend().power("held", "start");
-      assert.equal((await holders()).length, 1);
+      await eventually("one is left", async () => (await holders()).length === 1);
       const session = await backend().caps.attach!("held");
       await session.stdin!.close();
       assert.equal(await session.exit, 0);
@@ -39,7 +39,10 @@ export function bareAbilities(test: OwnTest, under: HostUnderTest): void {
       await eventually("none is left", async () => (await holders()).length === 0);
       // Without `stdinOpen` the input is empty, and nothing holds it.
       await backend().apply(quickSpec("held", image, { ...spec, stdinOpen: false }));
-      assert.equal((await backend().status("held"))!.instances[0].exitCode, 0);
+      await eventually(
+        "its end",
+        async () => (await backend().status("held"))!.instances[0].exitCode === 0,
+      );
       assert.deepEqual(await holders(), []);
     } finally {
       await backend().delete("held");

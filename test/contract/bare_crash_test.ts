@@ -158,6 +158,6 @@ Deno.test({
     const backend = await openBare(fixture);
     await backend.delete("web");
     await backend[Symbol.asyncDispose]();
-    assert.deepEqual(await found(), each(0));
+    await eventually("nothing is left", async () => equal(await found(), each(0)));
   },
 });

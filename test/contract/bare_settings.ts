@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { removeTree } from "../../lib/base/fs.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
-import { eventually, execute, quickSpec } from "./deploy_tools.ts";
+import { eventually, execute, lines, quickSpec } from "./deploy_tools.ts";
 
 export function bareSettings(
   test: OwnTest,
@@ -155,11 +155,12 @@ export function bareSettings(
     "real-time signals stop it; one that is unknown is no way to stay",
     "signals",
     async (name) => {
-      const script = "trap 'exit 7' RTMIN+3; while :; do sleep 0.05; done";
+      const script = "trap 'exit 7' RTMIN+3; echo ready; while :; do sleep 0.05; done";
       const command = ["busybox", "sh", "-c", script.replace("RTMIN+3", "37")];
       await backend().apply(
-        quickSpec(name, image, { command, stopSignal: "sigrtmin+3", stopGracePeriod: "2s" }),
+        quickSpec(name, image, { command, stopSignal: "sigrtmin+3", stopGracePeriod: "6s" }),
       );
+      await eventually("it listens", async () => (await lines(backend(), name)).includes("ready"));
       await backend().power(name, "stop");
       assert.equal((await backend().status(name))!.instances[0].exitCode, 7);
       await backend().power(name, "start");

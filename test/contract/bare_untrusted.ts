@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
-import { execute, quickSpec } from "./deploy_tools.ts";
+import { eventually, execute, quickSpec } from "./deploy_tools.ts";
 
 /** Processes of the runtime in that deployment's cgroups that have not become the container's command. */
 async function stuckIn(deployment: string): Promise<number> {
@@ -88,11 +88,11 @@ export function bareUntrusted(
     const session = await backend().caps.exec!(name, { command: ["true"] });
     await session.kill("SIGKILL");
     await session.exit;
-    await new Promise((resolve) => setTimeout(resolve, 2000));
-    assert.ok(await stuck() <= before + 1, "nothing waits but a probe that is under way");
+    const left = (count: number) => async () => await stuck() <= count;
+    await eventually("nothing waits but a probe that is under way", left(before + 1));
     await assert.rejects(backend().power(name, "restart"), { code: "timeout" });
     await backend().delete(name);
     // A probe may have been under way before.
-    assert.ok(await stuck() <= before);
+    await eventually("nothing waits", left(before));
   });
 }

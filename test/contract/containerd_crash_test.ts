@@ -200,6 +200,9 @@ Deno.test({
     const backend = await openContainerd(place);
     await backend.delete("web");
     await backend[Symbol.asyncDispose]();
-    assert.deepEqual(await found(), { ...each(0), active: [] });
+    await eventually(
+      "nothing is left",
+      async () => equal(await found(), { ...each(0), active: [] }),
+    );
   },
 });

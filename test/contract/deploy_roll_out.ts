@@ -41,8 +41,12 @@ export function deployRollOut(test: OwnTest, under: DeployBackendUnderTest): voi
     };
     return await Promise.all(Array.from({ length: replicas }, (_, i) => one(String(i))));
   };
-  /** What happens while `work` is done. */
-  const during = async (work: () => Promise<unknown>): Promise<InstanceEvent[]> => {
+  /** What happens while `work` is done, until so many came and went. */
+  const during = async (
+    work: () => Promise<unknown>,
+    count: number,
+    ...types: InstanceEvent["type"][]
+  ): Promise<InstanceEvent[]> => {
     const watching = new AbortController();
     const seen: InstanceEvent[] = [];
     const watched = (async () => {
@@ -50,8 +54,11 @@ export function deployRollOut(test: OwnTest, under: DeployBackendUnderTest): voi
     })();
     try {
       await work();
-      // What was told before is read before.
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      const told = (wanted: string) => seen.filter(({ type }) => type === wanted).length;
+      await eventually(
+        `${count} times ${types.join(" and ")}`,
+        () => Promise.resolve(types.every((type) => told(type) >= count)),
+      );
     } finally {
       watching.abort();
       await watched;
@@ -72,9 +79,8 @@ export function deployRollOut(test: OwnTest, under: DeployBackendUnderTest): voi
       async (name) => {
         const updateConfig = { parallelism };
         await backend().apply(spec(name, "1", { replicas, updateConfig }));
-        const events = await during(() =>
-          backend().apply(spec(name, "2", { replicas, updateConfig }))
-        );
+        const next = spec(name, "2", { replicas, updateConfig });
+        const events = await during(() => backend().apply(next), replicas, "created", "removed");
         assert.deepEqual(range(events, replicas, "created", "removed"), [
           replicas,
           replicas + parallelism,
@@ -93,9 +99,8 @@ export function deployRollOut(test: OwnTest, under: DeployBackendUnderTest): voi
       async (name) => {
         const updateConfig = { parallelism, order: "stop-first" };
         await backend().apply(spec(name, "1", { replicas, updateConfig }));
-        const events = await during(() =>
-          backend().apply(spec(name, "2", { replicas, updateConfig }))
-        );
+        const next = spec(name, "2", { replicas, updateConfig });
+        const events = await during(() => backend().apply(next), replicas, "started", "died");
         assert.deepEqual(range(events, replicas, "started", "died"), [
           replicas - parallelism,
           replicas,

@@ -54,7 +54,11 @@ function addresses(
     const name = "addressed";
     try {
       await backend().apply(quickSpec(name, image));
-      (await backend().dial(name, 8080, "tcp")).reset();
+      await eventually("it listens", async () => {
+        const stream = await backend().dial(name, 8080, "tcp").catch(() => undefined);
+        stream?.reset();
+        return stream !== undefined;
+      });
       await outside(() =>
         assert.rejects(backend().dial(name, 8080, "tcp"), {
           code: "unsupported",

@@ -30,7 +30,7 @@ function randomOf(seed: number): (below: number) => number {
 }
 
 /** Longer than anything here waits: then it waits for what will not come. */
-const STANDSTILL_MS = 30_000;
+const STANDSTILL_MS = 90_000;
 
 /** Lets waiting operations go on one at a time, in a drawn order. */
 class Scheduler {

@@ -73,7 +73,9 @@ exec ${path}
       const taken = Array.from({ length: 253 }, (_, i) => `${subnetBase}.0.${i + 2}`);
       const free = new Set(await addresses());
       for (const address of taken.filter((one) => !free.has(one))) {
-        await Deno.writeTextFile(join(leases, address), "somebody\r\neth0");
+        // One may be taken meanwhile, to have it ahead.
+        await Deno.writeTextFile(join(leases, address), "somebody\r\neth0", { createNew: true })
+          .catch(() => {});
       }
       // One may have been made ahead; a second one finds none.
       const both = quickSpec("full", image, { replicas: 2 });

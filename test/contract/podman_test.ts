@@ -15,7 +15,7 @@ import { deployFiles } from "./deploy_files.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deployContract, type DeploySuite } from "./deploy_suite.ts";
-import { quickSpec } from "./deploy_tools.ts";
+import { eventually, quickSpec } from "./deploy_tools.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineMany } from "./engine_many.ts";
 import { podmanFiles } from "./podman_files.ts";
@@ -70,7 +70,11 @@ const addresses: DeploySuite<PodmanFixture>["own"] = (test, { backend, image }, 
     const name = "addressed";
     try {
       await backend().apply(quickSpec(name, image));
-      (await backend().dial(name, 8080, "tcp")).reset();
+      await eventually("it listens", async () => {
+        const stream = await backend().dial(name, 8080, "tcp").catch(() => undefined);
+        stream?.reset();
+        return stream !== undefined;
+      });
       await outside(() =>
         assert.rejects(backend().dial(name, 8080, "tcp"), {
           code: "unsupported",
