@@ -12,6 +12,7 @@ const SWITCHES: Record<Family, string[]> = {
 
 /** True where this kernel has IPv6, and it is not switched off. */
 export async function hasIPv6(): Promise<boolean> {
+  // Our own: the kernel's switch.
   const off = await Deno.readTextFile(`${SYSCTLS}/ipv6/conf/all/disable_ipv6`).catch(() => "1");
   return off.trim() === "0";
 }
@@ -23,6 +24,7 @@ export async function hasIPv6(): Promise<boolean> {
  */
 export async function forward(family: Family, tell: (text: string) => void): Promise<void> {
   const switches = SWITCHES[family];
+  // Our own: the kernel's switch.
   if ((await Deno.readTextFile(`${SYSCTLS}/${switches.at(-1)}`)).trim() === "1") return;
   // First the policy: there is no moment in which the host forwards for everybody.
   const program = family === 6 ? "ip6tables" : "iptables";
