@@ -15,6 +15,9 @@ const OF_IMAGES: readonly (keyof Fields)[] = [
   ...["forwardPorts", ...OF_FEATURES] as const,
 ];
 
+/** Published on loopback alone, and not where the image likes. */
+const PORT = /^([a-zA-Z][\w.-]*:)?\d+$/;
+
 /** Of one image, or of one feature. */
 export interface Entry extends Fields {
   /** A line for a shell that runs before the container's own process. */
@@ -34,6 +37,13 @@ export function entryOf(
 ): Entry {
   const kinds = { ...pick(HEEDED, keys), entrypoint: "text" as const };
   const entry: Entry = dev.substitute(fieldsOf(raw, kinds, what));
+  const port = entry.forwardPorts?.find((one) => !PORT.test(String(one)));
+  if (port !== undefined) {
+    throw new SvcError(
+      "compose_invalid",
+      `Cannot use ${what}: forwardPorts: ${JSON.stringify(port)} is neither PORT nor HOST:PORT`,
+    );
+  }
   const mounts = entry.mounts?.map((mount) => mountOf(mount, what));
   if (!mounts?.some(({ type }) => type === "bind")) return { ...entry, ...(mounts && { mounts }) };
   throw new SvcError("unsupported", `Cannot use ${what}: it asks for a folder of this machine`, {

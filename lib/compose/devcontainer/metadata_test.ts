@@ -28,6 +28,12 @@ Deno.test("metadata: an image may ask for no folder of this machine, and learns 
   const { A, B, C, D } = entry.containerEnv!;
   assert.deepEqual([A, B, C.length, D], ["", "none", 32, "$X"]);
   assert.equal(dev.fields.containerEnv!.MINE, "secret");
+  const refused = (value: object) => () => entriesOf(JSON.stringify(value), dev, "a");
+  assert.throws(refused({ containerEnv: { WORD: null } }), /containerEnv\.WORD: it has no value/);
+  for (const port of ["0.0.0.0:22:22", "[::]:22:22", "22-30:22-30", "22:22"]) {
+    assert.throws(refused({ forwardPorts: [port] }), /is neither PORT nor HOST:PORT/);
+  }
+  refused({ forwardPorts: [22, "22", "localhost:22", "db:22"] })();
   for (const mount of ["type=bind,source=/,target=/h", { type: "bind", target: "/h" }]) {
     assert.throws(
       () => entryOf({ mounts: [mount] }, dev, "the feature f"),
@@ -43,6 +49,11 @@ Deno.test("metadata: rubbish is told; what is of no concern is passed over", asy
   assert.throws(() => entriesOf(`{ "capAdd": "X" }`, dev, "l"), /capAdd: expected list, got text/);
   const passed = { id: "f", customizations: {}, image: "evil", runArgs: ["--privileged"] };
   assert.deepEqual(entriesOf(JSON.stringify(passed), dev, "l"), [{}]);
+  // What is made to take long to read does not.
+  const long = "${a:".repeat(500_000);
+  assert.deepEqual(entriesOf(JSON.stringify({ remoteUser: long }), dev, "l"), [{
+    remoteUser: long,
+  }]);
   // A feature's variables are its image's; what only an image says does not count.
   assert.deepEqual(entryOf({ containerEnv: { P: "${P}:/x" }, remoteUser: "u" }, dev, "f"), {});
 });

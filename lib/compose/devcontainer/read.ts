@@ -176,6 +176,10 @@ export function fieldsOf(
     if (kinds[key] === "any" || kindOf(value) === kinds[key]) continue;
     throw invalid(file, `${key}: expected ${kinds[key]}, got ${kindOf(value)}`);
   }
+  for (const [name, value] of Object.entries(fields.containerEnv ?? {})) {
+    // In Compose a variable without a value is the caller's own.
+    if (value === null) throw invalid(file, `containerEnv.${name}: it has no value`);
+  }
   return fields;
 }
 
@@ -186,7 +190,7 @@ export function substituted<T>(
 ): T {
   if (typeof value === "string") {
     return value.replace(
-      /\$\{([A-Za-z]+)(?::([^}]*))?\}/g,
+      /\$\{([A-Za-z]+)(?::([^{}]*))?\}/g,
       (whole, name, rest) => variables(name, rest === undefined ? [] : splitFirst(rest)) ?? whole,
     ) as T;
   }
