@@ -99,6 +99,7 @@ Deno.test("docker API: what cannot be honoured is an error that names it", () =>
     [{ PidMode: "container:x" }, /PidMode/],
     [{ Binds: ["/var/run/docker.sock:/s"] }, /an engine's own socket/],
     [{ Binds: ["/run/own.sock:/s"] }, /an engine's own socket/],
+    [{ Binds: ["/run/user/1/svc/../svc/agent.sock:/s"] }, /an engine's own socket/],
     [{ Mounts: [{ Type: "bind", Source: "/run/podman/podman.sock", Target: "/s" }] }, /own socket/],
     [{ Binds: ["/a:/b:rshared"] }, /rshared/],
     [{ Mounts: [{ Type: "npipe", Target: "/x" }] }, /npipe/],

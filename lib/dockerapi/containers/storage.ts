@@ -30,8 +30,8 @@ const madeWith = ({ driver, driverOpts, labels }: Partial<VolumeRecord>): Partia
 /** Words of a bind that change nothing here. */
 const NEUTRAL = ["rw", "consistent", "cached", "delegated", "rprivate", "private", "copy"];
 
-/** Sockets of engines: what speaks to them would be root on this machine, or speak to another engine. */
-const SOCKETS = /\/(docker|podman|containerd|svc-docker)\.sock$/;
+/** Sockets of engines, and of the agent: what speaks to them would be root on this machine, or act as its user. */
+const SOCKETS = /\/(docker|podman|containerd|svc-docker|svc\/agent)\.sock$/;
 
 export interface StorageOptions {
   id: string;
