@@ -3,7 +3,8 @@ import { close } from "./fd.ts";
 import { callHere, callOnce, cbytes, tryCall } from "./system_call.ts";
 import { decodeRaw } from "../base/raw_string.ts";
 
-const CLOEXEC = 0o2000000;
+const FLAGS = 0o2004000;
+const POLLIN = 1;
 /** Attributes, content, the end of writing, moves, what is made and removed, and the end of the folder itself. */
 const WHAT = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800;
 const ONLY_FOLDERS = 0x01000000;
@@ -15,10 +16,11 @@ const BUFFER = 64 * 1024;
 export type FolderNews = (name: string | undefined) => void;
 
 class Queue {
-  readonly #fd = callHere("inotify_init1", CLOEXEC);
+  readonly #fd = callHere("inotify_init1", FLAGS);
+  readonly #buffer = new Uint8Array(new ArrayBuffer(BUFFER));
   readonly #listeners = new Map<number, Set<FolderNews>>();
   /** Resolves when the queue is closed, which it is once nothing is watched. */
-  readonly ended = this.#read();
+  readonly ended = this.#wait();
 
   /** Throws `SystemError`: ENOSPC where the user may watch no more folders. */
   add(path: string, news: FolderNews): number {
@@ -39,20 +41,27 @@ class Queue {
     tryCall("inotify_rm_watch", this.#fd, watch);
   }
 
-  async #read(): Promise<void> {
-    const buffer = new Uint8Array(new ArrayBuffer(BUFFER));
-    const view = new DataView(buffer.buffer);
+  async #wait(): Promise<void> {
+    const poll = new Uint8Array(new Int32Array([this.#fd, POLLIN]).buffer);
     do {
-      const size = await callOnce("read", this.#fd, buffer, buffer.length);
+      await callOnce("ppoll", poll, 1, 0, 0, 0);
+      this.hear();
+    } while (!this.idle);
+    if (queue === this) queue = undefined;
+    close(this.#fd);
+  }
+
+  hear(): void {
+    const buffer = this.#buffer;
+    const view = new DataView(buffer.buffer);
+    for (let size; (size = tryCall("read", this.#fd, buffer, buffer.length)) > 0;) {
       for (let at = 0; at < size; at += 16 + view.getUint32(at + 12, true)) {
         const [watch, mask] = [view.getInt32(at, true), view.getUint32(at + 4, true)];
         const end = at + 16 + view.getUint32(at + 12, true);
         const name = buffer.subarray(at + 16, end);
         this.#tell(watch, mask, name.subarray(0, Math.max(0, name.indexOf(0))));
       }
-    } while (!this.idle);
-    if (queue === this) queue = undefined;
-    close(this.#fd);
+    }
   }
 
   #tell(watch: number, mask: number, name: Uint8Array): void {
@@ -67,6 +76,12 @@ class Queue {
 }
 
 let queue: Queue | undefined;
+
+/** Tells the changes that were made before this call, before it returns. */
+export function hearFolders(): void {
+  // The last thing of a queue that nobody uses is what ends its wait.
+  if (queue?.idle === false) queue.hear();
+}
 
 /** Ends the watch; resolves when the queue has heard of it. */
 export type EndWatch = () => Promise<void>;

@@ -14,6 +14,7 @@ const NUMBERS = {
   inotify_init1: ARM ? 26n : 294n,
   inotify_add_watch: ARM ? 27n : 254n,
   inotify_rm_watch: ARM ? 28n : 255n,
+  ppoll: ARM ? 73n : 271n,
   prlimit64: ARM ? 261n : 302n,
   write: ARM ? 64n : 1n,
   close: ARM ? 57n : 3n,
@@ -64,7 +65,7 @@ export type Argument = number | bigint | Bytes;
 const EIO = 5;
 const EAGAIN = 11;
 /** Calls that may return EAGAIN themselves, where they would block. */
-const MAY_WAIT: ReadonlySet<SystemCall> = new Set(["openat2", "preadv2", "fcntl", "flock"]);
+const MAY_WAIT: ReadonlySet<SystemCall> = new Set(["read", "openat2", "preadv2", "fcntl", "flock"]);
 const TRIES = 100;
 
 /** Memory that calls in other threads use: held here so that it is not collected. */

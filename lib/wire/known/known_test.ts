@@ -161,6 +161,61 @@ test("what the mount changes itself is known at once, and not heard", async (sce
   assert.deepEqual(heard.map(({ name }) => name), ["last"]);
 });
 
+test("a round trip makes a folder or a file, one writes and closes it, one changes it", async (scene) => {
+  const { root, trips } = scene;
+  // The fewest: what is told just before an answer, and not with it, is asked for once more.
+  const fewest: Record<string, number> = {};
+  const counted = async <R>(what: string, work: () => R | Promise<R>): Promise<R> => {
+    const before = trips();
+    const result = await work();
+    fewest[what] = Math.min(fewest[what] ?? Infinity, trips() - before);
+    return result;
+  };
+  await names(root);
+  for (let n = 0; n < 20; n++) {
+    const sub = await counted("a folder", () => root.writer!.mkdir(`${n}`, 0o755));
+    await counted("attributes of the one above it", () => root.stat());
+    await eventually("the new folder is known", () => sub.knows!("file", undefined));
+    const { node, file } = await counted(
+      "a file",
+      () => sub.writer!.create("file", OPEN.RDWR | OPEN.EXCL, 0o644),
+    );
+    await counted("attributes of its folder", () => sub.stat());
+    await counted("writing, attributes, closing", async () => {
+      await file.write!(0, new Uint8Array(10));
+      assert.equal((await node.stat()).size, 10);
+      await file.flush!();
+    });
+    await counted("a change", () => node.writer!.change({ mode: 0o600 }));
+    await counted("all attributes", async () => {
+      assert.equal((await node.stat()).mode & 0o777, 0o600);
+      await sub.stat();
+    });
+    await file.close();
+  }
+  assert.deepEqual(fewest, {
+    "a folder": 1,
+    "attributes of the one above it": 0,
+    "a file": 1,
+    "attributes of its folder": 0,
+    "writing, attributes, closing": 1,
+    "a change": 1,
+    "all attributes": 0,
+  });
+});
+
+test("a file that gets a second name at the caller is asked for from then on", async (scene) => {
+  const { folder, root, seen } = scene;
+  await Deno.writeTextFile(`${folder}/a`, "one");
+  await names(root);
+  const a = await root.walk("a");
+  assert.equal((await a.stat()).size, 3);
+  await Deno.link(`${folder}/a`, `${folder}/b`);
+  await seen("b");
+  await Deno.writeTextFile(`${folder}/b`, "longer");
+  await eventually("the new size", async () => (await a.stat()).size === 6);
+});
+
 test("a name that leads to another file by now opens that one, not the old", async (scene) => {
   const { folder, root } = scene;
   await Deno.writeTextFile(`${folder}/file`, "old");

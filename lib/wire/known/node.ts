@@ -63,8 +63,8 @@ export class KnownNode implements FileNode, NodeWriter {
   readonly writer: NodeWriter | undefined;
   #users = 1;
   #real: Real | undefined;
-  /** Look-ups in a folder that is not known: with the second one it is worth to be. */
-  #lookups = 0;
+  /** Questions about a folder that is not known. */
+  #questions = 0;
 
   private constructor(
     readonly tree: KnownTree,
@@ -164,14 +164,22 @@ export class KnownNode implements FileNode, NodeWriter {
   }
 
   async stat(): Promise<NodeStat> {
+    // What the mount has written is told with the answer.
+    await this.tree.ahead.writes.settled(this.id);
+    if (this.kind === "directory") await this.#learn();
     return this.known() ?? await this.#on((node) => node.stat());
+  }
+
+  /** With the second question about a folder it is worth to be known. */
+  async #learn(): Promise<void> {
+    const { tree, id } = this;
+    if (tree.has(id) || this.#questions++ === 0) return;
+    await this.#on((node) => tree.load(node.fid, id));
   }
 
   async walk(name: string): Promise<KnownNode> {
     const { tree, id } = this;
-    if (!tree.has(id) && this.#lookups++ > 0) {
-      await this.#on((node) => tree.load(node.fid, id));
-    }
+    await this.#learn();
     if (tree.has(id)) {
       checkName(name);
       const entry = tree.entry(id, name);
@@ -269,11 +277,11 @@ export class KnownNode implements FileNode, NodeWriter {
     return { node: this.#child(name, node.id, node.kind, node), file };
   }
 
-  async mkdir(name: string, mode: number): Promise<KnownNode> {
-    const folder = await this.#make(name, (node, made) => node.mkdir(name, mode, made));
+  mkdir(name: string, mode: number): Promise<KnownNode> {
     // What is made in it soon need not be asked for.
-    if (this.tree.has(this.id)) void folder.#on((node) => this.tree.load(node.fid, folder.id));
-    return folder;
+    const known = this.tree.has(this.id);
+    const follow = (fid: number) => void (known && this.tree.list(fid).catch(() => {}));
+    return this.#make(name, (node, made) => node.mkdir(name, mode, made, follow));
   }
 
   symlink(name: string, target: string): Promise<KnownNode> {
@@ -346,12 +354,9 @@ export class KnownNode implements FileNode, NodeWriter {
   }
 
   async change(changes: Changes): Promise<void> {
-    this.tree.touched(this.id);
-    try {
-      await this.#on((node) => node.change(changes));
-    } finally {
-      this.tree.touched(this.id);
-    }
+    const touched = () => this.tree.touched(this.id);
+    touched();
+    await this.#on((node) => node.change(changes, touched));
   }
 
   setXattr(name: string, value: Uint8Array<ArrayBuffer>, flags: number): Promise<void> {

@@ -2,6 +2,7 @@
  * The caller's half: lists folders in bulk, watches them, and tells what changes. News say what is true when they are
  * sent, and go among the answers in the order in which both became true; so the other side may believe the last one.
  */
+import { hearFolders } from "../../sys/inotify.ts";
 import {
   ERRNO,
   FileError,
@@ -108,6 +109,14 @@ export class Telling {
     this.#dirty.add(watched);
     if (++this.#waiting > WAITING) return this.forget();
     this.#timer ??= setTimeout(() => this.#tell(), GATHER_MS);
+  }
+
+  /** What was changed before an answer is told together with it: so the mount need not ask about its own changes. */
+  now(): void {
+    hearFolders();
+    if (this.#timer === undefined) return;
+    clearTimeout(this.#timer);
+    this.#tell();
   }
 
   /** The other side forgets all that it was told: news were lost, or are too many. */

@@ -128,15 +128,20 @@ export class KnownTree {
     const until = this.#refused.get(id);
     if (!this.client.own || until && performance.now() < until) return Promise.resolve();
     this.#refused.delete(id);
-    const fill = (request: Writer) => request.u32(fid).u32(this.number);
-    const loading = this.client.ask(T.LIST, fill, (reply) => {
-      for (const listing of takeListings(reply)) this.#listed(listing);
-    }).catch(() => {
+    const loading = this.list(fid).catch(() => {
       if (this.#refused.size > 10_000) this.#refused.clear();
       this.#refused.set(id, performance.now() + REFUSED_MS);
     }).finally(() => this.#loading.delete(id));
     this.#loading.set(id, loading);
     return loading;
+  }
+
+  /** Asks for the listing of the folder of a fid. */
+  async list(fid: number): Promise<void> {
+    const fill = (request: Writer) => request.u32(fid).u32(this.number);
+    await this.client.ask(T.LIST, fill, (reply) => {
+      for (const listing of takeListings(reply)) this.#listed(listing);
+    });
   }
 
   #listed({ id, stat, entries }: FolderListing): void {
@@ -162,10 +167,16 @@ export class KnownTree {
   #put(at: bigint, name: string, entry: Entry): void {
     const folder = this.#folders.get(at)!;
     this.#take(folder, name);
-    if (entry.kind === "directory") this.#places.set(entry.id, { folder: at, name });
     folder.entries.set(name, entry);
     this.#entries++;
-    if (entry.kind !== "directory") this.#files.set(entry.id, entry);
+    if (entry.kind === "directory") return void this.#places.set(entry.id, { folder: at, name });
+    // It has two names: who changes it by one is not told by the other.
+    const other = this.#files.get(entry.id);
+    if (other) {
+      other.stat = undefined;
+      void this.heard?.file(entry.id);
+    }
+    this.#files.set(entry.id, entry);
   }
 
   #take(folder: Folder, name: string): Entry | undefined {
@@ -245,6 +256,7 @@ export class KnownTree {
   #saw(folder: bigint, name: string, entry: Entry, stat: NodeStat): void {
     const before = this.ahead.writes.settled(entry.id) ? undefined : entry.stat;
     entry.stat = stat;
+    if (entry.kind !== "directory") this.#files.set(entry.id, entry);
     if (!before || same(before, stat, ["mtime", "ctime"])) return;
     const what = same(before, stat, ["mtime"]) ? "attributes" : "content";
     this.#heard({ folder, name, before: entry, after: entry, what });
@@ -278,18 +290,19 @@ export class KnownTree {
   /** The mount has made an entry. Called, as the next ones, when the answer comes, before whatever comes after it. */
   made(folder: bigint, name: string, id: bigint, kind: NodeKind): void {
     const at = this.#folders.get(folder);
-    if (!at) return;
-    at.stat = undefined;
     this.touched(id);
+    // Where news of it have come already, they had the folder's attributes too.
+    if (!at || at.entries.get(name)?.id === id) return;
+    at.stat = undefined;
     this.#put(folder, name, { id, kind, stat: undefined });
   }
 
   removed(folder: bigint, name: string): void {
     const at = this.#folders.get(folder);
-    if (!at) return;
+    const entry = at && this.#take(at, name);
+    if (!entry) return;
     at.stat = undefined;
-    const entry = this.#take(at, name);
-    if (entry?.kind === "directory") this.#forget(entry.id);
+    if (entry.kind === "directory") this.#forget(entry.id);
   }
 
   /** `known`: what is renamed, where the news of it have come already. */

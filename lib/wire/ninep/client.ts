@@ -10,7 +10,6 @@ import {
   join,
   MAX_WALK,
   MessageReader,
-  namesOf,
   NO_FID,
   NO_TAG,
   OWN_VERSION,
@@ -111,8 +110,8 @@ export class NinepClient {
   /** Attaches to the root of an export. `uid` is 0 or the user's own number. */
   async attach(name: string, uid = 0): Promise<number> {
     const fid = this.takeFid();
-    const request = new Writer(T.ATTACH, this.#tag()).u32(fid).u32(NO_FID).text("").text(name);
-    await this.#call(request.u32(uid));
+    const fill = (request: Writer) => request.u32(fid).u32(NO_FID).text("").text(name).u32(uid);
+    await this.ask(T.ATTACH, fill, () => {});
     return fid;
   }
 
@@ -126,7 +125,7 @@ export class NinepClient {
   /** Sends a walk. Where the server works in order, requests that name the new fid may follow at once. */
   begin(from: number, names: readonly string[]): Walk {
     const fid = this.takeFid();
-    const found = this.#walked(this.#walks(from, fid, names)).catch((error) => {
+    const found = this.#walked(names, this.#calls(this.#walks(from, fid, names))).catch((error) => {
       this.giveFid(fid);
       throw error;
     });
@@ -137,7 +136,7 @@ export class NinepClient {
   /** Ends a fid. Throws errors of earlier writes that only show now. */
   async clunk(fid: number): Promise<void> {
     try {
-      await this.#call(new Writer(T.CLUNK, this.#tag()).u32(fid));
+      await this.ask(T.CLUNK, (request) => request.u32(fid), () => {});
     } finally {
       this.giveFid(fid);
     }
@@ -181,15 +180,18 @@ export class NinepClient {
 
   /** Bytes of an open file; fewer than `count`, or none, at its end. */
   read(fid: number, offset: number, count: number): Promise<Uint8Array> {
-    const reply = this.#call(this.#reading(T.READ, fid, offset, count));
-    return this.#parsed(reply, (reply) => data(reply, count));
+    const fill = (request: Writer) => request.u32(fid).u64(offset).u32(count);
+    return this.ask(T.READ, fill, (reply) => data(reply, count));
   }
 
-  /** Writes as many bytes as fit into one message; returns their number. */
-  async write(fid: number, offset: number, bytes: Uint8Array): Promise<number> {
+  /** Writes as many bytes as fit into one message; returns their number. `heard`: called when the answer comes. */
+  async write(fid: number, offset: number, bytes: Uint8Array, heard = () => {}): Promise<number> {
     const part = bytes.subarray(0, this.readSize);
     const fill = (request: Writer) => request.u32(fid).u64(offset).u32(part.length).raw(part);
-    const done = await this.ask(T.WRITE, fill, (reply) => reply.u32());
+    const done = await this.ask(T.WRITE, fill, (reply) => {
+      heard();
+      return reply.u32();
+    });
     if (done > part.length) throw this.#broken(violation("more was written than was sent"));
     return done;
   }
@@ -219,7 +221,7 @@ export class NinepClient {
     let asked = 0;
     const nextRead = () => {
       const count = Math.min(readSize, size - asked);
-      const request = this.#reading(T.READ, fid, asked, count);
+      const request = new Writer(T.READ, this.#tag()).u32(fid).u64(asked).u32(count);
       asked += count;
       return { request, count };
     };
@@ -229,9 +231,8 @@ export class NinepClient {
     const together = [...walks, open, ...first ? [first.request] : [], ...small ? [clunk()] : []];
     const replies = this.#calls(together);
     let walked = false;
-    let closed = small;
     try {
-      await this.#walked(walks, replies);
+      await this.#walked(path, replies.slice(0, walks.length));
       walked = true;
       await replies[walks.length];
       const queue: { reply: Promise<Reader>; count: number }[] = [];
@@ -247,16 +248,9 @@ export class NinepClient {
       }
       if (small) await replies.at(-1);
     } finally {
-      if (walked && !closed) {
-        closed = true;
-        await this.#call(clunk()).catch(() => {/* told by the next call */});
-      }
+      if (walked && !small) await this.#call(clunk()).catch(() => {/* told by the next call */});
       if (!this.#failure) this.giveFid(fid);
     }
-  }
-
-  #reading(type: number, fid: number, offset: number, count: number): Writer {
-    return new Writer(type, this.#tag()).u32(fid).u64(offset).u32(count);
   }
 
   /** One walk has at most 16 names: further walks continue with the rest of the path. */
@@ -275,11 +269,14 @@ export class NinepClient {
   }
 
   /** The qid of the last name. */
-  async #walked(walks: Writer[], replies = this.#calls(walks)): Promise<Qid | undefined> {
+  async #walked(
+    names: readonly string[],
+    replies: readonly Promise<Reader>[],
+  ): Promise<Qid | undefined> {
     let last: Qid | undefined;
-    for (const [index, walk] of walks.entries()) {
-      const asked = namesOf(walk);
-      const found = await this.#parsed(replies[index], (reply) => {
+    for (const [index, reply] of replies.entries()) {
+      const asked = Math.min(MAX_WALK, names.length - index * MAX_WALK);
+      const found = await this.#parsed(reply, (reply) => {
         const found = reply.u16();
         if (found > asked) throw violation("a walk found more than it looked for");
         for (let n = 0; n < found; n++) last = reply.qid();

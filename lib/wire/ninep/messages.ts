@@ -339,9 +339,3 @@ export function join(parts: Uint8Array[], size: number): Uint8Array {
   }
   return all;
 }
-
-/** Number of names in a walk; the count follows fid and new fid. */
-export function namesOf(walk: Writer): number {
-  const bytes = walk.finish();
-  return new DataView(bytes.buffer, bytes.byteOffset).getUint16(HEADER + 8, true);
-}

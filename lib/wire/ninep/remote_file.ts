@@ -42,13 +42,13 @@ export interface Opening {
 export class Ahead {
   readonly writes = new PendingWrites();
   readonly reads = new ReadAheads();
-  /** Called when a file is about to be changed, and when that is done. */
+  /** Called when a file is about to be changed, and when the answer comes, before what comes after it. */
   touched: (id: bigint) => void = () => {};
 
   /** A write to the file `id` by an open fid of it was sent. */
   sent(id: bigint, fid: number, bytes: number, written: Promise<void>): void {
     this.touched(id);
-    this.writes.add(id, fid, bytes, written.finally(() => this.touched(id)));
+    this.writes.add(id, fid, bytes, written);
     this.changed(id);
   }
 
@@ -105,15 +105,17 @@ export async function readAll(
   return have;
 }
 
+/** `heard`: called when an answer comes. */
 export async function writeAll(
   client: NinepClient,
   fid: number,
   offset: number,
   bytes: Uint8Array,
+  heard?: () => void,
 ): Promise<number> {
   let done = 0;
   while (done < bytes.length) {
-    const part = await client.write(fid, offset + done, bytes.subarray(done));
+    const part = await client.write(fid, offset + done, bytes.subarray(done), heard);
     if (part === 0) break;
     done += part;
   }
@@ -124,7 +126,12 @@ export function sync(client: NinepClient, fid: number, dataOnly: boolean): Promi
   return client.ask(T.FSYNC, (request) => request.u32(fid).u32(dataOnly ? 1 : 0), () => {});
 }
 
-export function change(client: NinepClient, fid: number, changes: Changes): Promise<void> {
+export function change(
+  client: NinepClient,
+  fid: number,
+  changes: Changes,
+  heard = () => {},
+): Promise<void> {
   const { mode, uid, gid, size, atime, mtime } = changes;
   const given = (bit: number, value: unknown) => value === undefined ? 0 : bit;
   const timed = (bit: number, set: number, time?: FileTime | "now") =>
@@ -140,7 +147,7 @@ export function change(client: NinepClient, fid: number, changes: Changes): Prom
     }
     return request;
   };
-  return client.ask(T.SETATTR, fill, () => {});
+  return client.ask(T.SETATTR, fill, heard);
 }
 
 /** An open file whose every call waits for its answer. */
@@ -245,7 +252,8 @@ export class AheadFile extends RemoteFile {
     this.#tell();
     await this.#others();
     await this.ahead.writes.room(bytes.length);
-    const written = writeAll(this.client, this.fid, offset, bytes).then((done) => {
+    const touched = () => this.ahead.touched(this.id);
+    const written = writeAll(this.client, this.fid, offset, bytes, touched).then((done) => {
       if (done < bytes.length) throw new FileError(ERRNO.ENOSPC, "only a part was written");
     });
     const told = written.catch((error) => void (this.#failure ??= { error }));
@@ -265,8 +273,7 @@ export class AheadFile extends RemoteFile {
 
   override async truncate(size: number): Promise<void> {
     await this.#others();
-    await super.truncate(size);
-    this.ahead.touched(this.id);
+    await change(this.client, this.fid, { size }, () => this.ahead.touched(this.id));
     this.ahead.changed(this.id);
   }
 

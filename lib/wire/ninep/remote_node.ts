@@ -184,8 +184,10 @@ export class RemoteNode implements FileNode, NodeWriter {
     }
   }
 
-  mkdir(name: string, mode: number, done?: Done): Promise<RemoteNode> {
-    return this.#entry(T.MKDIR, name, (request) => request.text(name).u32(mode).u32(GROUP), done);
+  /** `follow` may send requests that go with it, by the new folder's fid. */
+  mkdir(name: string, mode: number, done?: Done, follow?: (fid: number) => void) {
+    const fill = (request: Writer) => request.text(name).u32(mode).u32(GROUP);
+    return this.#entry(T.MKDIR, name, fill, done, follow);
   }
 
   symlink(name: string, target: string, done?: Done): Promise<RemoteNode> {
@@ -204,9 +206,14 @@ export class RemoteNode implements FileNode, NodeWriter {
     name: string,
     fill: (request: Writer) => Writer,
     done?: Done,
+    follow?: (fid: number) => void,
   ): Promise<RemoteNode> {
     const made = this.#make(type, fill, (reply) => done?.(reply.qid()));
-    const node = this.#next(made, () => this.walk(name));
+    const node = this.#next(made, () => {
+      const walk = this.client.begin(this.fid, [name]);
+      follow?.(walk.fid);
+      return this.#walked(walk);
+    });
     try {
       await made;
     } catch (error) {
@@ -236,9 +243,9 @@ export class RemoteNode implements FileNode, NodeWriter {
     await this.#make(T.RENAMEAT, fill, done);
   }
 
-  async change(changes: Changes): Promise<void> {
+  async change(changes: Changes, heard?: () => void): Promise<void> {
     await this.ahead?.writes.settled(this.id);
-    const changed = this.#altering(() => change(this.client, this.fid, changes));
+    const changed = this.#altering(() => change(this.client, this.fid, changes, heard));
     const stat = this.#next(changed, () => this.client.getattr(this.fid));
     await changed;
     if (changes.size !== undefined) this.ahead?.changed(this.id, true);

@@ -224,6 +224,7 @@ class Connection {
 
   /** Answers that are made during a write go out with the next write. */
   async #flush(): Promise<void> {
+    this.#session.telling.now();
     clearTimeout(this.#held);
     this.#held = undefined;
     if (this.#sending || this.#unsent === 0) return await this.#sending;
