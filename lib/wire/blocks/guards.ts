@@ -40,13 +40,10 @@ const same = (a: Seen, b: Seen) =>
 /** Of one export. */
 export class Guards {
   readonly #files = new Map<bigint, Watched>();
-  readonly #onRefused: () => void;
   #last = 0n;
 
   /** `onRefused`: called once for each change that writes did not know of. */
-  constructor(onRefused: () => void) {
-    this.#onRefused = onRefused;
-  }
+  constructor(private readonly onRefused: () => void) {}
 
   /** For an open file. */
   of(file: GuardedFile): Guarded {
@@ -85,7 +82,7 @@ export class Guards {
   }
 
   refuse(watched: Watched): FileError {
-    if (!watched.told) this.#onRefused();
+    if (!watched.told) this.onRefused();
     watched.told = true;
     return new FileError(ERRNO.ESTALE, "the file was changed by somebody else");
   }
@@ -93,19 +90,15 @@ export class Guards {
 
 /** An open file of a guarded export. */
 export class Guarded {
-  readonly #guards: Guards;
-  readonly #watched: Watched;
-  readonly #file: GuardedFile;
-
-  constructor(guards: Guards, watched: Watched, file: GuardedFile) {
-    this.#guards = guards;
-    this.#watched = watched;
-    this.#file = file;
-  }
+  constructor(
+    private readonly guards: Guards,
+    private readonly watched: Watched,
+    private readonly file: GuardedFile,
+  ) {}
 
   /** Throws ESTALE where a proof does not hold. Epoch 0: any. */
   look(epoch: bigint, proofs: readonly Proof[]): Later<Version> {
-    return this.#watched.turns.together(async () => {
+    return this.watched.turns.together(async () => {
       await this.#prove(epoch, proofs);
       return this.#now();
     });
@@ -113,9 +106,9 @@ export class Guarded {
 
   /** The version is that of before the read: a change during it shows at the next look. */
   read(offset: number, into: Uint8Array<ArrayBuffer>): Later<{ got: number; version: Version }> {
-    return this.#watched.turns.together(async () => {
+    return this.watched.turns.together(async () => {
       const version = this.#now();
-      return { got: await this.#file.read(offset, into), version };
+      return { got: await this.file.read(offset, into), version };
     });
   }
 
@@ -126,29 +119,29 @@ export class Guarded {
     proofs: readonly Proof[],
   ): Later<Version> {
     return this.#change(epoch, proofs, async () => {
-      if (await this.#file.write(offset, bytes) === bytes.length) return;
+      if (await this.file.write(offset, bytes) === bytes.length) return;
       throw new FileError(ERRNO.ENOSPC, "only a part was written");
     });
   }
 
   cut(epoch: bigint, size: number): Later<Version> {
-    return this.#change(epoch, [], () => this.#file.truncate(size));
+    return this.#change(epoch, [], () => this.file.truncate(size));
   }
 
   sync(epoch: bigint, dataOnly: boolean, proofs: readonly Proof[]): Later<Version> {
-    return this.#watched.turns.together(async () => {
+    return this.watched.turns.together(async () => {
       await this.#prove(epoch, proofs);
-      await this.#file.sync(dataOnly);
+      await this.file.sync(dataOnly);
       return this.#now();
     });
   }
 
   #now(): Version {
-    return this.#guards.look(this.#watched, this.#file.stat());
+    return this.guards.look(this.watched, this.file.stat());
   }
 
   #change(epoch: bigint, proofs: readonly Proof[], work: () => Promise<void>): Later<Version> {
-    const watched = this.#watched;
+    const watched = this.watched;
     return watched.turns.alone(async () => {
       this.#require(epoch);
       await this.#prove(epoch, proofs);
@@ -157,16 +150,16 @@ export class Guarded {
         await work();
       } catch (error) {
         // What follows it must not be in the file without it.
-        this.#guards.end(watched, this.#file.stat(), true);
+        this.guards.end(watched, this.file.stat(), true);
         throw error;
       }
-      watched.seen = this.#file.stat();
+      watched.seen = this.file.stat();
       return this.#now();
     });
   }
 
   #require(epoch: bigint): void {
-    if (this.#now().epoch !== epoch) throw this.#guards.refuse(this.#watched);
+    if (this.#now().epoch !== epoch) throw this.guards.refuse(this.watched);
   }
 
   async #prove(epoch: bigint, proofs: readonly Proof[]): Promise<void> {
@@ -179,12 +172,12 @@ export class Guarded {
         await new Promise((resolve) => setImmediate(resolve));
       }
       const bytes = new Uint8Array(length);
-      const got = await this.#file.read(offset, bytes);
+      const got = await this.file.read(offset, bytes);
       const found = hashOf(bytes);
       if (got === length && found.every((byte, index) => byte === hash[index])) continue;
       // Nothing else has shown that it was changed.
-      if (this.#now().epoch === epoch) this.#guards.end(this.#watched, this.#file.stat());
-      throw this.#guards.refuse(this.#watched);
+      if (this.#now().epoch === epoch) this.guards.end(this.watched, this.file.stat());
+      throw this.guards.refuse(this.watched);
     }
   }
 }

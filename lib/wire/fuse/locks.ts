@@ -1,4 +1,5 @@
 /** Byte-range locks in the kernel's requests. */
+import { sleep } from "../../base/sleep.ts";
 import { ERRNO, FileError, type FileLock } from "../files/node.ts";
 import { Reply, type Request } from "./protocol.ts";
 
@@ -19,8 +20,9 @@ export async function untilLocked(
 ): Promise<void> {
   const [first, last] = POLL_MS;
   for (let ms: number = first; !await lock(); ms = Math.min(ms * 2, last)) {
-    await pause(ms, signal);
-    if (signal.aborted) throw new FileError(ERRNO.EINTR);
+    await sleep(ms, signal).catch(() => {
+      throw new FileError(ERRNO.EINTR);
+    });
   }
 }
 
@@ -30,19 +32,6 @@ export function lockReply(lock: FileLock, found: FileLock | undefined): Reply {
   const reply = new Reply(24).u64(0, start);
   reply.u64(8, length === 0n ? WHOLE : start + length - 1n);
   return reply.u32(16, TYPES.indexOf(type));
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener("abort", end);
-    if (signal.aborted) end();
-  });
 }
 
 /** A process as owner, by the kernel's number for it. */

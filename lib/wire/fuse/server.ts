@@ -175,21 +175,15 @@ export class FuseServer {
       const [name] = request.names(8, 1);
       return await this.#entry(request, name, this.#writer(request).mkdir(name, request.u32(0)));
     },
-    [OP.UNLINK]: async (request) => {
-      await this.#writer(request).remove(request.names(0, 1)[0], "other");
-      return done();
-    },
-    [OP.RMDIR]: async (request) => {
-      await this.#writer(request).remove(request.names(0, 1)[0], "folder");
-      return done();
-    },
+    [OP.UNLINK]: (request) => this.#remove(request, "other"),
+    [OP.RMDIR]: (request) => this.#remove(request, "folder"),
     [OP.RENAME]: async (request) => {
       const [name, newName] = request.names(8, 2);
-      await this.#writer(request).rename(name, this.#nodeOf(request.u64(0)), newName);
+      await this.#writer(request).rename(name, this.#nodes.get(request.u64(0)), newName);
       return done();
     },
     [OP.LINK]: async (request) => {
-      const target = this.#nodeOf(request.u64(0));
+      const target = this.#nodes.get(request.u64(0));
       const [name] = request.names(8, 1);
       await this.#writer(request).link(name, target);
       return await this.#entry(request, name, this.#node(request).walk(name));
@@ -304,16 +298,17 @@ export class FuseServer {
     [OP.SETLKW]: (request) => this.#lockInTurn(request),
   };
 
-  #nodeOf(number: bigint): FileNode {
-    return this.#nodes.get(number);
-  }
-
   #node(request: Request): FileNode {
-    return this.#nodeOf(request.node);
+    return this.#nodes.get(request.node);
   }
 
   #writer(request: Request) {
     return writerOf(this.#node(request));
+  }
+
+  async #remove(request: Request, kind: "folder" | "other"): Promise<Reply> {
+    await this.#writer(request).remove(request.names(0, 1)[0], kind);
+    return done();
   }
 
   #file(request: Request): OpenFile {

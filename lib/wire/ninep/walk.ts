@@ -3,7 +3,7 @@
  */
 import { ERRNO, FileError, type FileNode, type Later, type NodeKind } from "../files/node.ts";
 import { Fid, SharedNode } from "./fids.ts";
-import { MAX_WALK, NO_FID, QID, type Reader, type Writer } from "./messages.ts";
+import { MAX_WALK, QID, type Reader, type Writer } from "./messages.ts";
 import type { Session } from "./server.ts";
 
 const QID_TYPES: Record<NodeKind, number> = {
@@ -32,7 +32,7 @@ export function answerWalk({ fids }: Session, request: Reader, reply: Writer): L
   const count = request.u16();
   if (count > MAX_WALK) throw new FileError(ERRNO.EINVAL, "too many names");
   const names = Array.from({ length: count }, () => request.text());
-  const same = number === NO_FID ? false : isSame(fids, number, from);
+  const same = fids.all.get(number) === from;
   // Requests that name the new fid wait until the walk is done.
   const target = same ? from : fids.put(number, new Fid());
   const work = (): Later<void> => {
@@ -56,14 +56,6 @@ export function answerWalk({ fids }: Session, request: Reader, reply: Writer): L
     return done instanceof Promise ? done.catch(failed) : done;
   } catch (error) {
     failed(error);
-  }
-}
-
-function isSame(fids: Session["fids"], number: number, fid: Fid): boolean {
-  try {
-    return fids.get(number) === fid;
-  } catch {
-    return false;
   }
 }
 
