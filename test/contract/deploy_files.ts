@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import type { FileStat } from "../../lib/deploy/caps.ts";
 import { filePlaces } from "./deploy_files_places.ts";
-import { fileTools, type Member, text } from "./deploy_files_tools.ts";
+import { fileTools, type Member, members, text } from "./deploy_files_tools.ts";
 import type { DeployBackendUnderTest, Test } from "./deploy_suite.ts";
 
 const TYPE = 0o170000;
 
 export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
-  const { withName, files, see, put, get, running } = fileTools(test, under);
+  const { backend, withName, files, see, put, get, running } = fileTools(test, under);
 
   withName("files: what is at a path", "looked", [], async (name) => {
     await running(name);

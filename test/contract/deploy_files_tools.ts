@@ -24,7 +24,7 @@ export function brokenOff(path: string): Uint8Array[] {
 }
 
 /** What an archive holds, by path: its header and its content. */
-async function members(
+export async function members(
   tar: ReadableStream<Uint8Array>,
 ): Promise<Map<string, { header: TarHeader; content: string }>> {
   const found = new Map<string, { header: TarHeader; content: string }>();
