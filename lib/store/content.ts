@@ -30,7 +30,6 @@ export interface ContentStoreOptions {
 function probing(
   manifests: Manifests,
   guard: Guard,
-  objects: ObjectStore,
 ): ContentStore["resolve"] {
   return async (repository, reference, call = {}) => {
     const found = await manifests.resolve(repository, reference, call);
@@ -38,7 +37,7 @@ function probing(
     if (!found || !call.probe || reference !== found.descriptor.digest) return found;
     const key = manifestKey(repository, reference);
     if (!await guard.lease(repository, key, call)) return found;
-    if (await objects.stat(key, call)) return found;
+    if (await manifests.has(repository, reference, call)) return found;
     guard.release(repository, [key]);
     return undefined;
   };
@@ -79,7 +78,7 @@ export function createContentStore(
     openUpload: (repository, id, call) => blobs.open(repository, id, call),
     expireUploads: (idleMs, call) => uploads.expire(idleMs, call),
 
-    resolve: probing(manifests, guard, objects),
+    resolve: probing(manifests, guard),
     publish: (repository, mediaType, bytes, call) =>
       manifests.publish(repository, mediaType, bytes, call),
     putManifest: async (repository, mediaType, bytes, tags, call) =>

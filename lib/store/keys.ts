@@ -8,6 +8,7 @@
  *     tags/<name>/<tag>                        digest
  *     referrers/<name>/<alg>:<hex>/<alg>:<hex> descriptor
  *     mirror/<name>/<tag>                      digests that a mirror gave the tag, newest first
+ *     <manifests, tags, referrers key>%<id>    another copy of it (gc/guard.ts)
  *     rescued/<alg>:<hex>/<id>                 another copy of a blob (gc/guard.ts)
  *     claims/<id>, condemned/<id>              what pushes and collections tell each other (gc/guard.ts)
  *     beats/<id>                               signs of life of a claim (gc/guard.ts)
@@ -75,6 +76,15 @@ export function digestOfKey(key: string): Digest | undefined {
   if (root === "blobs" && third) return `${first}:${third}`;
   return root === "rescued" && second ? first : undefined;
 }
+
+/** No name or digest has it, and it comes before all that they have: copies come right behind their first key. */
+const COPY = "%";
+
+/** A new key for a copy of a record, a tag or a referrer entry. */
+export const copyKey = (key: string): string => key + COPY + crypto.randomUUID();
+
+/** The key, or a part from its end, that a copy stands for; other than a copy's it is returned as it is. */
+export const firstKey = (key: string): string => key.split(COPY, 1)[0];
 
 /** What a holder claims for a key that a remover condemns: a blob is claimed by its first place. */
 export function claimedAs(key: string): string {

@@ -22,9 +22,11 @@ import {
 import { ReadCache } from "./lru.ts";
 import type { NameList } from "./name_index.ts";
 import { type ListOptions, StoreNames } from "./names.ts";
-import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
+import type { CallOptions, ObjectStore } from "./object_store.ts";
 import { checked, type ManifestRecord, type Publication } from "./publication.ts";
+import { RecordPlaces } from "./record_places.ts";
 import { checkReferences, type ReferenceOptions } from "./references.ts";
+import { covers, NOTHING, type Standing, standing } from "./standing.ts";
 
 /** Bytes of manifests, and number of tags, that are remembered for an exclusive store. */
 const CACHED_BYTES = 16 * 1024 * 1024;
@@ -42,42 +44,35 @@ export interface ManifestUse {
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-async function bytesOf(body: ObjectBody): Promise<Uint8Array> {
-  return new Uint8Array(await new Response(body.stream() as BodyInit).arrayBuffer());
-}
-
 export class Manifests {
   #locks = new KeyedMutex();
   #tags?: ReadCache<Digest>;
   #manifests?: ReadCache<ResolvedManifest>;
   #names: StoreNames;
+  /** Of records, tags and referrer entries. */
+  readonly places: RecordPlaces;
 
   constructor(
     private readonly objects: ObjectStore,
-    private readonly places: BlobPlaces,
+    private readonly blobs: BlobPlaces,
     private readonly guard: Guard,
   ) {
+    this.places = new RecordPlaces(objects);
     this.#names = new StoreNames(objects);
     if (!objects.exclusive) return;
     this.#tags = new ReadCache(CACHED_TAGS, () => 1);
     this.#manifests = new ReadCache(CACHED_BYTES, (manifest) => manifest.bytes.length + 512);
   }
 
-  async #read(key: string, options: CallOptions): Promise<Uint8Array | undefined> {
-    if (this.objects.read) return await this.objects.read(key, options);
-    const body = await this.objects.get(key, options);
-    return body && await bytesOf(body);
-  }
-
   async #json<T>(key: string, options: CallOptions): Promise<T | undefined> {
-    const bytes = await this.#read(key, options);
+    const bytes = await this.places.read(key, options);
     return bytes && JSON.parse(new TextDecoder().decode(bytes)) as T;
   }
 
   async #digestOfTag(repository: string, tag: string, options: CallOptions) {
     const key = tagKey(repository, tag);
     const load = async () => {
-      const bytes = await this.#read(key, options);
+      const bytes = await this.places.read(key, options);
       return bytes && new TextDecoder().decode(bytes);
     };
     return await (this.#tags ? this.#tags.read(key, load) : load());
@@ -104,12 +99,12 @@ export class Manifests {
     options: CallOptions,
   ): Promise<ResolvedManifest | undefined> {
     const record = await this.record(repository, digest, options);
-    const body = record && await this.places.get(digest, options);
-    const bytes = body && await bytesOf(body);
+    const body = record && await this.blobs.get(digest, options);
+    const bytes = body && await new Response(body.stream() as BodyInit).bytes();
     if (!bytes) return undefined;
     const actual = digestOf(bytes, parseDigest(digest).algorithm);
     if (actual !== digest) {
-      await this.places.damage.tell(body.key, `its bytes have the digest ${actual}`);
+      await this.blobs.damage.tell(body.key, `its bytes have the digest ${actual}`);
       return undefined;
     }
     const { mediaType, size } = record;
@@ -154,42 +149,55 @@ export class Manifests {
 
   /** Writes what is published, in the order in which a crash may interrupt it. */
   async #write(
-    { repository, manifest, digest, bytes, descriptor, record }: Publication,
+    { repository, manifest, digest, bytes, descriptor, record, leased }: Publication,
     step: PublishStep,
     { tags = [], sparse, signal }: PublishOptions,
   ): Promise<void> {
-    const { objects, places } = this;
+    const { objects, blobs, places } = this;
+    for (const key of leased.filter(step.threatened)) {
+      await places.rescue(key, step.confirm, { signal });
+    }
     const lookups = this.#lookups(repository, { signal });
     const complete = await checkReferences(manifest, { ...lookups, sparse });
-    await places.put(digest, bytes, { signal });
+    await blobs.put(digest, bytes, { signal });
     await step.secure(digest);
     await this.#names.writeRepository(
       repository,
       () => objects.put(repoKey(repository), new Uint8Array(), { ifAbsent: true, signal }),
     );
     const key = manifestKey(repository, digest);
-    await objects.put(key, encode({ ...record, ...(!complete && { sparse: true }) }), { signal });
+    const copy = step.threatened(key);
+    const written = encode({ ...record, ...(!complete && { sparse: true }) });
+    await places.put(key, written, { copy, signal });
     this.#manifests?.forget(key);
     await step.confirm();
     const { subject, artifactType, annotations } = manifest;
     if (subject) {
       const referrer = encode({ ...descriptor, artifactType, annotations });
-      await objects.put(referrerKey(repository, subject.digest, digest), referrer, { signal });
+      // It goes with the record: what threatens that one threatens it.
+      await places.put(referrerKey(repository, subject.digest, digest), referrer, { copy, signal });
     }
-    for (const tag of tags) await this.#tag(repository, tag, digest, signal);
+    for (const tag of tags) await this.#tag(repository, tag, digest, step, signal);
     // The manifest may be part of an index that is still to be pushed.
     if (tags.length === 0) await this.guard.lease(repository, key, { signal });
   }
 
-  async #tag(repository: string, tag: string, digest: Digest, signal?: AbortSignal): Promise<void> {
+  async #tag(
+    repository: string,
+    tag: string,
+    digest: Digest,
+    step: PublishStep,
+    signal?: AbortSignal,
+  ): Promise<void> {
     const key = tagKey(repository, tag);
     const bytes = new TextEncoder().encode(digest);
+    const copy = step.threatened(key);
     try {
       await this.#names.writeTag(
         repository,
         tag,
         true,
-        () => this.objects.put(key, bytes, { signal }),
+        () => this.places.put(key, bytes, { copy, signal }),
       );
     } finally {
       this.#tags?.forget(key);
@@ -203,29 +211,30 @@ export class Manifests {
 
   async delete(repository: string, reference: string, options: CallOptions = {}): Promise<boolean> {
     if (isTag(reference)) {
-      return await this.#change(repository, () => this.#untag(repository, reference, options));
+      return await this.#change(repository, async () => {
+        const keys = await this.places.keys(tagKey(repository, reference), options);
+        return await this.#untag(repository, reference, keys);
+      });
     }
     if (!isDigest(reference)) return false;
     const key = manifestKey(repository, reference);
-    if (!await this.objects.stat(key, options)) return false;
+    if (!await this.places.has(key, options)) return false;
     // On a shared store its tags are condemned, too: another process may be moving a tag to it.
-    let tagged = this.guard.shared ? await this.#tagsOf(repository, reference, options) : [];
+    const look = () => standing(this, { repository, digest: reference }, options);
+    let found = this.guard.shared ? await look() : NOTHING;
     for (;;) {
-      const keys = [key, ...tagged.map((tag) => tagKey(repository, tag))];
+      const keys = [key, ...[...found.tags.keys()].map((tag) => tagKey(repository, tag))];
       const done = await this.guard.withdraw(keys, (begin) =>
         this.#change(repository, async () => {
-          const record = await this.record(repository, reference, options);
-          if (!record) return false;
-          const now = await this.#tagsOf(repository, reference, options);
-          if (this.guard.shared && now.some((tag) => !tagged.includes(tag))) {
-            tagged = now;
+          const now = await look();
+          if (!now.record) return false;
+          if (this.guard.shared && !covers(found, now)) {
+            found = now;
             return undefined;
           }
           begin();
-          for (const tag of now) {
-            await this.#untag(repository, tag, options);
-          }
-          return await this.#dropRecord(repository, reference, record, options);
+          await this.#remove(repository, reference, now);
+          return true;
         }), options);
       if (done !== undefined) return done;
     }
@@ -238,21 +247,26 @@ export class Manifests {
     { manifest, tags }: { manifest: ParsedManifest; tags: string[] },
   ): Promise<void> {
     const keys = [manifestKey(repository, digest), ...tags.map((tag) => tagKey(repository, tag))];
-    const named = async () => {
-      const digests = await Promise.all(
-        tags.map((tag) => this.#digestOfTag(repository, tag, {})),
-      );
-      return tags.filter((_, index) => digests[index] === digest);
-    };
-    if (!await this.record(repository, digest) && (await named()).length === 0) return;
+    const subject = manifest.subject?.digest;
+    const look = (tags: Iterable<string>) => standing(this, { repository, digest, subject, tags });
+    const found = await look(tags);
+    if (!found.record && found.tags.size === 0) return;
     await this.guard.withdraw(keys, (begin) =>
       this.#change(repository, async () => {
-        const record = await this.record(repository, digest);
+        const { record, tags } = await look(found.tags.keys());
         if (record && await this.#isWhole(repository, digest, { manifest, record })) return;
         begin();
-        for (const tag of await named()) await this.#untag(repository, tag, {});
-        if (record) await this.#dropRecord(repository, digest, record, {});
+        // Copies that were made since are those of others, who see to them.
+        const still = [...found.tags].filter(([tag]) => tags.has(tag));
+        await this.#remove(repository, digest, { ...found, tags: new Map(still) });
       }));
+  }
+
+  /** Takes no signal: after an abort nobody would know whether a deletion was done. */
+  async #remove(repository: string, digest: Digest, { tags, keys }: Standing): Promise<void> {
+    for (const [tag, keys] of tags) await this.#untag(repository, tag, keys);
+    await this.places.delete(keys);
+    this.#manifests?.forget(manifestKey(repository, digest));
   }
 
   async #isWhole(
@@ -260,7 +274,7 @@ export class Manifests {
     digest: Digest,
     { manifest, record }: { manifest: ParsedManifest; record: ManifestRecord },
   ): Promise<boolean> {
-    if (!await this.places.stat(digest)) return false;
+    if (!await this.blobs.stat(digest)) return false;
     if (record.sparse) return true;
     try {
       return await checkReferences(manifest, this.#lookups(repository, {}));
@@ -271,50 +285,27 @@ export class Manifests {
   }
 
   #lookups(repository: string, call: CallOptions): ReferenceOptions {
-    const { objects, places } = this;
+    const { blobs } = this;
     return {
-      blob: (digest) => places.stat(digest, call),
-      manifest: (digest) => objects.stat(manifestKey(repository, digest), call),
-      sound: (digest) => places.sound(digest, call),
+      blob: (digest) => blobs.stat(digest, call),
+      manifest: (digest) => this.has(repository, digest, call),
+      sound: (digest) => blobs.sound(digest, call),
     };
   }
 
-  #untag(repository: string, tag: string, options: CallOptions): Promise<boolean> {
-    const key = tagKey(repository, tag);
-    return this.#names.writeTag(repository, tag, false, () => this.objects.delete(key, options))
-      .finally(() => this.#tags?.forget(key));
+  #untag(repository: string, tag: string, keys: string[]): Promise<boolean> {
+    return this.#names.writeTag(repository, tag, false, () => this.places.delete(keys))
+      .finally(() => this.#tags?.forget(tagKey(repository, tag)));
   }
 
-  async #tagsOf(repository: string, digest: Digest, options: CallOptions): Promise<string[]> {
-    const found: string[] = [];
-    for await (const tag of this.tags(repository, options)) {
-      if (await this.#digestOfTag(repository, tag, options) === digest) found.push(tag);
-    }
-    return found;
-  }
-
-  /** The last steps of a removal: no tag names the record any more. */
-  async #dropRecord(
-    repository: string,
-    digest: Digest,
-    record: ManifestRecord,
-    options: CallOptions,
-  ): Promise<boolean> {
-    const key = manifestKey(repository, digest);
-    if (record.subject) {
-      await this.objects.delete(referrerKey(repository, record.subject, digest), options);
-    }
-    const there = await this.objects.delete(key, options);
+  /** For collections: removes all keys of a manifest without tags. No other work may use them meanwhile. */
+  async drop(repository: string, key: string, keys: string[]): Promise<void> {
+    await this.#change(repository, () => this.places.delete(keys));
     this.#manifests?.forget(key);
-    return there;
   }
 
-  /** For collections: removes a manifest without tags. No other work may use its key meanwhile. */
-  async drop(repository: string, digest: Digest, options: CallOptions = {}): Promise<boolean> {
-    return await this.#change(repository, async () => {
-      const record = await this.record(repository, digest, options);
-      return record !== undefined && await this.#dropRecord(repository, digest, record, options);
-    });
+  has(repository: string, digest: Digest, options: CallOptions = {}): Promise<boolean> {
+    return this.places.has(manifestKey(repository, digest), options);
   }
 
   /** The digest that a tag names; undefined: no such tag. */

@@ -1,5 +1,5 @@
 /** The catalog and the tag lists of a store, and the names below any prefix. */
-import { escapeName, REPOS, tagsPrefix, unescapeName } from "./keys.ts";
+import { escapeName, firstKey, REPOS, tagsPrefix, unescapeName } from "./keys.ts";
 import { listedNames, NameIndex, type NameList } from "./name_index.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 
@@ -23,11 +23,14 @@ export class StoreNames {
     if (objects.exclusive) this.#index = new NameIndex((prefix) => this.#listed(prefix, {}));
   }
 
-  /** The rest of each key below `prefix`, read from the store. */
+  /** The rest of each key below `prefix`, read from the store; an object with copies comes once. */
   async *below(prefix: string, { after, ...options }: ListOptions): AsyncGenerator<string> {
     const from = after !== undefined && { after: prefix + after };
+    let last = after;
     for await (const entry of this.objects.list(prefix, { ...options, brief: true, ...from })) {
-      if ("key" in entry) yield entry.key.slice(prefix.length);
+      if (!("key" in entry)) continue;
+      const name = firstKey(entry.key.slice(prefix.length));
+      if (name !== last) yield last = name;
     }
   }
 

@@ -10,8 +10,8 @@ const CHECKS = 16;
 export interface ReferenceOptions extends Pick<PublishOptions, "sparse"> {
   /** Undefined: there is no such blob. */
   blob(digest: Digest): Promise<{ size: number } | undefined>;
-  /** Undefined: the repository has no such manifest. Its size is not looked at. */
-  manifest(digest: Digest): Promise<{ size: number } | undefined>;
+  /** False: the repository has no such manifest. */
+  manifest(digest: Digest): Promise<boolean>;
   /** False: the blob, whose size is another one than the manifest states, is known to be damaged. */
   sound?(digest: Digest): Promise<boolean>;
 }
@@ -38,9 +38,10 @@ export async function checkReferences(
   for (let at = 0; at < wanted.length; at += CHECKS) {
     const part = wanted.slice(at, at + CHECKS);
     const found = await Promise.all(
-      part.map(({ item: { digest }, isBlob }) =>
-        isBlob ? lookups.blob(digest) : lookups.manifest(digest)
-      ),
+      part.map(async ({ item: { digest, size }, isBlob }) => {
+        if (isBlob) return await lookups.blob(digest);
+        return await lookups.manifest(digest) ? { size } : undefined;
+      }),
     );
     for (const [index, { item, isBlob }] of part.entries()) {
       const info = found[index];

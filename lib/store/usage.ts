@@ -1,6 +1,6 @@
 /** What the store holds, counted. */
 import type { StorageUsage } from "../api/storage.ts";
-import { BLOBS, MANIFESTS, QUARANTINE, REPOS, RESCUED, TAGS } from "./keys.ts";
+import { BLOBS, firstKey, MANIFESTS, QUARANTINE, REPOS, RESCUED, TAGS } from "./keys.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 
 export async function contentUsage(
@@ -9,9 +9,12 @@ export async function contentUsage(
 ): Promise<StorageUsage["content"]> {
   const count = async (prefix: string, brief: boolean) => {
     const total = { count: 0, bytes: 0 };
+    let last: string | undefined;
     for await (const entry of objects.list(prefix, { ...call, brief })) {
       if (!("key" in entry)) continue;
-      total.count++;
+      const first = prefix === QUARANTINE ? entry.key : firstKey(entry.key);
+      if (first !== last) total.count++;
+      last = first;
       total.bytes += entry.size;
     }
     return total;

@@ -15,7 +15,7 @@ import {
   blobKey,
   BLOBS,
   digestOfKey,
-  manifestKey,
+  firstKey,
   MANIFESTS,
   REFERRERS,
   RESCUED,
@@ -74,7 +74,11 @@ class Verification {
       }
     }
     for (const [prefix, kind, check] of this.#records) {
-      for await (const key of this.#keys(prefix)) {
+      let last: string | undefined;
+      for await (const place of this.#keys(prefix)) {
+        const key = firstKey(place);
+        if (key === last) continue;
+        last = key;
         const message = await check(key);
         if (message) yield this.#problem({ kind, key, message });
         else if (kind === "manifest") {
@@ -141,13 +145,13 @@ class Verification {
     digest: string,
     record: ManifestRecord,
   ): Promise<string | undefined> {
-    const { places, objects } = this.parts;
+    const { places, objects, manifests } = this.parts;
     if (!await places.stat(digest, this.#call)) return `its bytes, blob ${digest}, are missing`;
     if (record.sparse) return undefined;
     for (const reference of record.references) {
       if (await objects.stat(blobKey(reference), this.#call)) continue;
       if (await places.stat(reference, this.#call)) continue;
-      if (await objects.stat(manifestKey(repository, reference), this.#call)) continue;
+      if (await manifests.has(repository, reference, this.#call)) continue;
       return `it refers to ${reference}, which is missing`;
     }
     return undefined;
@@ -158,13 +162,13 @@ class Verification {
    * answered 404.
    */
   async #dangling(key: string): Promise<string | undefined> {
-    const { objects, manifests } = this.parts;
+    const { manifests } = this.parts;
     const { repository, digest } = manifestOfKey(key);
     const look = async () => {
       const record = await manifests.record(repository, digest, this.#call);
       if (!record || record.sparse || !INDEXES.includes(record.mediaType)) return undefined;
       for (const named of await this.#namedBy(repository, digest, record)) {
-        const there = await objects.stat(manifestKey(repository, named.digest), this.#call);
+        const there = await manifests.has(repository, named.digest, this.#call);
         if (!there) return `it names manifest ${named.digest}, which was deleted`;
       }
       return undefined;
@@ -197,7 +201,7 @@ class Verification {
       if (digest === undefined || !isDigest(digest)) {
         return digest === undefined ? undefined : `it holds ${JSON.stringify(digest.slice(0, 80))}`;
       }
-      const there = await this.parts.objects.stat(manifestKey(repository, digest), this.#call);
+      const there = await this.parts.manifests.has(repository, digest, this.#call);
       return there ? undefined : `it names manifest ${digest}, which is missing`;
     };
     return await look() && await look();
@@ -207,7 +211,7 @@ class Verification {
     const [, name, subject, digest] = key.split("/");
     const repository = unescapeName(name);
     const look = async () => {
-      if (!await this.parts.objects.stat(key, this.#call)) return undefined;
+      if (!await this.parts.manifests.places.has(key, this.#call)) return undefined;
       const record = await this.parts.manifests.record(repository, digest, this.#call);
       if (record?.subject === subject) return undefined;
       return record

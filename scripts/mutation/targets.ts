@@ -64,7 +64,12 @@ export const TARGETS: Record<string, Target> = {
       "lib/store/gc/notes.ts",
       "lib/store/gc/shared_guard.ts",
     ],
-    tests: ["lib/store/gc", "test/contract/gc_test.ts", "test/contract/gc_interleaving_test.ts"],
+    tests: [
+      "lib/store/gc",
+      "test/contract/gc_test.ts",
+      "test/contract/gc_late_removals_test.ts",
+      "test/contract/gc_interleaving_test.ts",
+    ],
   },
   uploads: {
     sources: ["lib/store/uploads.ts", "backends/store/shared/upload_state.ts"],

@@ -17,6 +17,7 @@ import {
   streamOf,
 } from "../contract/bucket_store.ts";
 import { objectStoreContract } from "../contract/object_store.ts";
+import { holdingWay } from "../fixtures/holding_way.ts";
 import { missingS3, type S3Server, startS3 } from "../peers/s3.ts";
 import { baseImage, requireTools, runTool, startServer } from "./harness.ts";
 
@@ -125,6 +126,35 @@ test("svc is killed in mid-upload, and another server on the bucket goes on", as
   assert.equal(done.status, 201, await done.text());
   const blob = await fetch(`${server.url}/v2/big/blob/blobs/${sha256(bytes)}`);
   assert.equal(sha256(new Uint8Array(await blob.arrayBuffer())), sha256(bytes));
+});
+
+test("svc is killed while it removes a manifest: another server takes the next push, and keeps it", async () => {
+  const location = peer!.location();
+  const { endpoint } = peer!;
+  await using way = await holdingWay(Number(new URL(endpoint).port));
+  const through = location.replace(encodeURIComponent(endpoint), encodeURIComponent(way.url));
+  await using one = await startServer({ env: { SVC_STORAGE: through } });
+  await using two = await startServer({ env: { SVC_STORAGE: location } });
+  const { digest } = await baseImage(one, "team/app:v1");
+  const ask = async (method: string, reference: string, server = two) => {
+    const answer = await fetch(`${server.url}/v2/team/app/manifests/${reference}`, { method });
+    await answer.body?.cancel();
+    return [answer.status, answer.headers.get("docker-content-digest")];
+  };
+  for (const kind of ["tags", "manifests"]) {
+    const held = way.hold(new RegExp(`^DELETE \\S+/${kind}/`));
+    const asked = ask("DELETE", digest, one).catch(() => {/* its server is killed */});
+    await held;
+    await one.kill9();
+    await asked;
+    assert.equal((await baseImage(two, "team/app:v1")).digest, digest);
+    // What the dead one had sent comes late.
+    await way.letGo();
+    assert.deepEqual(await ask("GET", "v1"), [200, digest]);
+    await one.restart();
+  }
+  assert.equal((await ask("DELETE", digest))[0], 202);
+  for (const server of [one, two]) assert.equal((await ask("GET", "v1", server))[0], 404);
 });
 
 /** What belongs to one connection, and is made anew for the next. */

@@ -238,7 +238,10 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
     if (tags.length === 0 || manifest.subject) names.push(`${name}@${digest}`);
     await this.#checkRoom(name, names, signal);
     await manifests.checkIndex(manifest, signal);
-    await checkReferences(manifest, { blob: lookup, manifest: lookup, sparse });
+    await checkReferences(manifest, {
+      ...{ blob: lookup, sparse },
+      manifest: async (digest) => await lookup(digest) !== undefined,
+    });
     await leases.keep(digest, signal);
     await leases.under((lease) =>
       storeManifest({ client, content }, descriptor, bytes, { lease, signal })

@@ -6,7 +6,7 @@
  */
 import type { GcResult } from "../../api/storage.ts";
 import { SvcError } from "../../base/errors.ts";
-import { blobKey, BLOBS, CLOCK, digestOfKey, RESCUED } from "../keys.ts";
+import { blobKey, BLOBS, CLOCK, digestOfKey, referrerKey, RESCUED } from "../keys.ts";
 import type { BlobPlaces } from "../blob_places.ts";
 import type { Manifests } from "../manifests.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
@@ -121,11 +121,18 @@ class Collection {
       const look = () => deadManifests(this.parts, repository, when, this.#call);
       const dead = await look();
       if (dryRun) {
-        for (const key of dead) all.add(key);
+        for (const key of dead.keys()) all.add(key);
         this.result.manifestsDeleted += dead.size;
         continue;
       }
-      const { removed } = await guard.sweep([...dead], {
+      await eachOf(dead.values(), PARALLEL, async (manifest) => {
+        const { subject, keys } = manifest;
+        if (!subject) return;
+        const { digest } = manifestOfKey(keys.at(-1)!);
+        const referrer = referrerKey(repository, subject, digest);
+        manifest.keys = [...await manifests.places.keys(referrer, this.#call), ...keys];
+      });
+      const { removed } = await guard.sweep([...dead.keys()], {
         ...this.#call,
         idleMs: this.#idleMs,
         recheck: async (keys) => {
@@ -133,9 +140,7 @@ class Collection {
           return keys.filter((key) => again.has(key));
         },
         remove: (keys) =>
-          eachOf(keys, PARALLEL, async (key) => {
-            await manifests.drop(repository, manifestOfKey(key).digest);
-          }),
+          eachOf(keys, PARALLEL, (key) => manifests.drop(repository, key, dead.get(key)!.keys)),
       });
       this.result.manifestsDeleted += removed;
     }

@@ -26,7 +26,8 @@
  *        the condemnation is gone, or       r4 read the manifests written since the mark:
  *        make a copy under a new key           what they refer to is spared
  *     h4 check that the blobs exist         r5 delete the rest
- *     h5 write the manifest's record        r6 delete the condemnation
+ *     h5 write the manifest's record, and   r6 delete the condemnation
+ *        a copy where h3 found it condemned
  *     h6 check that the claim is still
  *        there; tag; check it again, and
  *        acknowledge
@@ -50,13 +51,16 @@
  * What a lease's claim is given up for is no danger at all: a client was told that a blob exists, and learns
  * at h4 of its manifest that it does not.
  *
- * A remover that dies leaves a condemnation, which costs the next push of its blobs one copy.
+ * A remover that dies leaves a condemnation, which costs the next push of its keys one copy each, and refuses
+ * nothing. Nobody has to tell whether it is dead: one that is slow deletes only keys that it had listed before r2,
+ * and so no copy that is made after h2, however late it comes.
  *
- * A copy goes again once the blob's first key is there and nobody's condemnation names it: whoever may
+ * A blob's copy goes again once the blob's first key is there and nobody's condemnation names it: whoever may
  * condemn that key later looks at the manifests later, too.
  *
- * Records and tags are keys like blobs, except that a copy is no help: a condemned record that a dead
- * remover left makes a PUT of that very manifest answer `unavailable`.
+ * Records, tags and a manifest's referrer entry are copied like blobs (record_places.ts), with what is written to
+ * them, and read from the newest copy where the first key is gone. Who moves a condemned tag writes a new copy and
+ * removes the older ones. Who removes a record or a tag removes its copies first.
  *
  * Clocks: no two are compared. A lease's claim is old by the times that the store itself wrote down. A
  * publication's is given up by observation: a remover that has seen the same claim stand there for
@@ -88,9 +92,14 @@ export interface PublishStep {
    * To be called after the record is written and before anything names it. What it throws ends the
    * attempt: the publication is run again, or fails as `unavailable`.
    */
-  confirm(): Promise<void>;
+  confirm(this: void): Promise<void>;
   /** To be called after the bytes of a blob were written: makes sure that they stay. */
   secure(digest: Digest): Promise<void>;
+  /**
+   * True where a remover that does not end may still delete this key of a record or a tag: whoever writes it, or
+   * relies on it, makes a copy.
+   */
+  threatened(this: void, key: string): boolean;
 }
 
 export interface SweepOptions extends CallOptions {

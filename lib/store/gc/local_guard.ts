@@ -12,6 +12,7 @@ const BATCH = 128;
 const STEP: PublishStep = {
   confirm: () => Promise.resolve(),
   secure: () => Promise.resolve(),
+  threatened: () => false,
 };
 
 export class LocalGuard implements Guard {

@@ -3,6 +3,7 @@ import type { Digest } from "../../oci/types.ts";
 import {
   BLOBS,
   digestOfKey,
+  firstKey,
   manifestKey,
   MANIFESTS,
   manifestsPrefix,
@@ -62,8 +63,9 @@ export class Mark {
   async scan(call: CallOptions, skip?: (key: string) => boolean): Promise<void> {
     const fresh = async function* (this: Mark) {
       for await (const entry of this.objects.list(MANIFESTS, { ...call, brief: true })) {
-        if (!("key" in entry) || this.#seen?.hasKey(entry.key) || skip?.(entry.key)) continue;
-        yield entry.key;
+        if (!("key" in entry)) continue;
+        const key = firstKey(entry.key);
+        if (!this.#seen?.hasKey(key) && !skip?.(key)) yield key;
       }
     };
     await eachOf(fresh.call(this), READS, async (key) => {
@@ -81,26 +83,35 @@ export class Mark {
   }
 }
 
+export interface DeadManifest {
+  subject?: Digest;
+  /** All keys of the record, in the order in which they go. */
+  keys: string[];
+}
+
 /**
- * Keys of a repository's manifests that may be removed: a manifest stays if it is tagged or young enough,
- * belongs to an index that stays, or refers to a subject that stays. `now` is by the store's clock.
+ * A repository's manifests that may be removed, by the first keys of their records: a manifest stays if it is tagged
+ * or young enough, belongs to an index that stays, or refers to a subject that stays. `now` is by the store's clock.
  */
 export async function deadManifests(
   { objects, manifests }: { objects: ObjectStore; manifests: Manifests },
   repository: string,
   { retention, now }: { retention: Retention; now: Date },
   call: CallOptions,
-): Promise<Set<string>> {
-  const dead = new Set<string>();
+): Promise<Map<string, DeadManifest>> {
+  const dead = new Map<string, DeadManifest>();
   if (retention === "keep") return dead;
   const records = new Map<Digest, { references: Digest[]; subject?: Digest }>();
+  const copies = new Map<Digest, string[]>();
   const referrers = new Map<Digest, Digest[]>();
   const waiting: Digest[] = [];
   // Listed before the tags: a manifest that is published and tagged from now on is not in this list.
   const entries = objects.list(manifestsPrefix(repository), call);
   await eachOf(entries, READS, async (entry) => {
     if (!("key" in entry)) return;
-    const { digest } = manifestOfKey(entry.key);
+    const first = firstKey(entry.key);
+    const { digest } = manifestOfKey(first);
+    if (entry.key !== first) copies.set(digest, [...copies.get(digest) ?? [], entry.key]);
     const record = await manifests.record(repository, digest, call);
     if (!record) return;
     const { references, subject } = record;
@@ -121,8 +132,10 @@ export async function deadManifests(
     live.add(digest);
     waiting.push(...record.references, ...referrers.get(digest) ?? []);
   }
-  for (const digest of records.keys()) {
-    if (!live.has(digest)) dead.add(manifestKey(repository, digest));
+  for (const [digest, { subject }] of records) {
+    if (live.has(digest)) continue;
+    const key = manifestKey(repository, digest);
+    dead.set(key, { subject, keys: [...copies.get(digest) ?? [], key] });
   }
   return dead;
 }

@@ -145,30 +145,27 @@ export class SharedGuard implements Guard {
 
   /**
    * h2 and h3: resolves once no remover can take the keys away unseen. Blobs that a remover condemned and does
-   * not finish with are copied; for other keys throws `unavailable`.
+   * not finish with are copied. Resolves to the other keys that it may still delete.
    */
-  async #settle(keys: string[], call: CallOptions = {}): Promise<void> {
+  async #settle(keys: string[], call: CallOptions = {}): Promise<Set<string>> {
     const touching = (notes: Note[]) =>
       notes.filter((note) => keys.some((key) => this.#condemns(note, key)));
     const until = performance.now() + this.#patienceMs;
+    let found: Note[];
     for (let wait = Math.min(20, this.#patienceMs);; wait = Math.min(wait * 1.5, 500)) {
-      const found = touching(await this.#condemned.all(call));
-      if (found.length === 0) return;
+      found = touching(await this.#condemned.all(call));
+      if (found.length === 0) return new Set();
       if (performance.now() > until) { for (const note of found) this.#stuck.add(note.name); }
       if (found.every((note) => this.#stuck.has(note.name))) break;
       await sleep(wait, call.signal);
     }
+    const threatened = new Set<string>();
     for (const key of keys) {
       const digest = digestOfKey(key);
       if (digest !== undefined) await this.secure(digest, call);
-      else if (touching(await this.#condemned.all(call)).some((note) => note.keys.has(key))) {
-        throw new SvcError(
-          "unavailable",
-          `Cannot use ${key}: a collection that did not end may still remove it`,
-          { help: "try again; a collection is taken to have ended after an hour" },
-        );
-      }
+      else if (found.some((note) => note.keys.has(key))) threatened.add(key);
     }
+    return threatened;
   }
 
   /** True where the remover may delete `key` itself or, for a blob, any of its places. */
@@ -220,8 +217,12 @@ export class SharedGuard implements Guard {
       if (!await this.#claims.written(claim, call)) throw new ClaimLost();
     };
     try {
-      await this.#settle(keys, call);
-      const result = await work({ secure: (digest) => this.secure(digest, call), confirm });
+      const threatened = await this.#settle(keys, call);
+      const result = await work({
+        secure: (digest) => this.secure(digest, call),
+        confirm,
+        threatened: (key) => threatened.has(key),
+      });
       await confirm();
       return result;
     } finally {
