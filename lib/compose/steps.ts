@@ -3,10 +3,15 @@
 export interface Step {
   /** "Container shop-web-1", "Network shop_default", "Volume shop_data". */
   id: string;
+  /** The step that it is a part of. */
+  parent?: string;
   /** A word before the status: "Pulling" of an image. */
   text?: string;
   /** "Creating", "Created", "Healthy". */
   status: string;
+  /** Bytes of a part that have arrived, and of the whole. */
+  current?: number;
+  total?: number;
   /** Absent: the step goes on. */
   end?: "done" | "warning" | "error";
 }

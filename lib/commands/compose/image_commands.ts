@@ -1,6 +1,7 @@
 /** `svc compose build|pull|push [SERVICE…]`. */
 import { asSvcError } from "../../base/errors.ts";
 import { selected } from "../../compose/order.ts";
+import type { Report } from "../../compose/steps.ts";
 import { imageOf } from "../../compose/subject.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Invocation } from "../command.ts";
@@ -10,6 +11,7 @@ import { PUSH_OPTIONS as PUSH } from "../transfer/options.ts";
 import { delegate } from "./delegate.ts";
 import { prepare } from "./bring_up.ts";
 import { buildImages, policyOf, pullImage } from "./images.ts";
+import { layersReporter } from "./layers.ts";
 import { openProject, type ProjectInvocation } from "./open_project.ts";
 import type { BUILD_OPTIONS, PULL_OPTIONS, PUSH_OPTIONS } from "./options.ts";
 import { openProgress, quietly } from "./progress.ts";
@@ -48,14 +50,14 @@ async function eachImage(
     word: readonly [string, string];
     quiet: boolean;
   },
-  work: (name: string) => Promise<void>,
+  work: (name: string, report: Report) => Promise<void>,
 ): Promise<number> {
   let code = 0;
   await using progress = openProgress(quietly(call, quiet), begin);
   for (const name of services) {
     progress.step({ id: name, text: begin, status: "" });
     try {
-      await work(name);
+      await work(name, progress.step.bind(progress));
       progress.step({ id: name, text: end, status: "", end: "done" });
     } catch (error) {
       call.io.signal.throwIfAborted();
@@ -84,7 +86,11 @@ export const pull = {
     return await eachImage(call, {
       ...{ services: names, quiet, ignores: values.ignoreFailures ?? false },
       word: ["Pulling", "Pulled"],
-    }, (name) => pullImage(call, connection, services[name].image!));
+    }, (name, report) =>
+      pullImage(call, connection, {
+        image: services[name].image!,
+        reporter: layersReporter(name, report),
+      }));
   },
 };
 

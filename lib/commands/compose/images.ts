@@ -8,9 +8,11 @@ import { refusal } from "../../compose/refusal.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Connection } from "../connect.ts";
 import { BUILD_OPTIONS } from "../options.ts";
+import type { Reporter } from "../transfer/events.ts";
 import { PULL_OPTIONS } from "../transfer/options.ts";
 import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
+import { layersReporter } from "./layers.ts";
 import { openProgress, quietly } from "./progress.ts";
 import { serverRegistry } from "./server_images.ts";
 
@@ -208,7 +210,8 @@ export async function prepareImages(
     } else if (policy === "always" && service.image) {
       await using progress = openProgress(quietly(invocation, quiet), "Pulling");
       progress.step({ id: name, text: "Pulling", status: "" });
-      await pullImage(invocation, connection, image);
+      const reporter = layersReporter(name, progress.step.bind(progress));
+      await pullImage(invocation, connection, { image, reporter });
       progress.step({ id: name, text: "Pulled", status: "", end: "done" });
     }
   }
@@ -227,14 +230,15 @@ export async function prepareImages(
 export async function pullImage(
   invocation: ProjectInvocation,
   connection: Connection,
-  image: string,
+  { image, reporter }: { image: string; reporter: Reporter },
 ): Promise<void> {
   const { registry, repository, tag, digest } = parseReference(image);
   if (registry !== undefined) return;
   const rest = `${repository}${tag ? `:${tag}` : ""}${digest ? `@${digest}` : ""}`;
   const source = `docker.io/${repository.includes("/") ? rest : `library/${rest}`}`;
+  const { run } = await import("../pull.ts");
   await delegate(invocation, {
-    module: await import("../pull.ts"),
+    module: { run: (pull) => run(pull, reporter) },
     options: PULL_OPTIONS,
     args: ["--quiet", "--", source, image],
     connection,

@@ -3,6 +3,7 @@ import type { Io } from "../../base/terminal.ts";
 import type { Step } from "../../compose/steps.ts";
 import { fit, widthOf } from "../build/region.ts";
 import { LiveRegion, type Span } from "../live_region.ts";
+import { decimalSize } from "./human.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 
 export interface Progress extends AsyncDisposable {
@@ -32,6 +33,24 @@ const MARKS: Record<NonNullable<Step["end"]>, { mark: string; style: Span["style
   error: { mark: "✘", style: ["red", "bold"] },
 };
 
+const keyOf = ({ id, parent = "" }: Step) => `${parent} ${id}`;
+
+/** From nothing to all. */
+const PARTS = "⠀⡀⣀⣄⣤⣦⣶⣷⣿";
+
+const bytesOf = ({ current = -1, total = 0, end }: Step) =>
+  end || current < 0 ? "" : `${decimalSize(current, 4)}/${decimalSize(total, 4)}`;
+
+/** A bar of a sign for each part, and their bytes, once all are known. */
+function sumOf(parts: readonly Step[]): { bar: string; bytes: string } {
+  const shares = parts.map(({ current = 0, total = 0 }) => current > 0 ? current / total : 0);
+  const bar = `[${shares.map((share) => PARTS[Math.floor(share * (PARTS.length - 1))]).join("")}]`;
+  if (parts.some(({ current = -1 }) => current < 0)) return { bar, bytes: " " };
+  const sum = (key: "current" | "total") =>
+    decimalSize(parts.reduce((all, part) => all + (part[key] ?? 0), 0), 4);
+  return { bar, bytes: ` ${sum("current").padStart(7)} / ${sum("total").padEnd(7)} ` };
+}
+
 /** What docker compose shows: "[+] Running 1/2", and below it each part with its state and its time. */
 class MovingLines implements Progress {
   readonly #region: LiveRegion;
@@ -48,30 +67,39 @@ class MovingLines implements Progress {
   }
 
   step(step: Step): void {
-    const { begun, took } = this.#rows.get(step.id) ?? { begun: performance.now() };
+    const before = this.#rows.get(keyOf(step));
+    const { begun, took } = before ?? { begun: performance.now() };
     // The time of a part ends with its first end: "Started" after "Created" goes on where it stood.
-    this.#rows.set(step.id, {
+    this.#rows.set(keyOf(step), {
       ...{ ...step, begun },
       ...(step.end && { took: took ?? performance.now() - begun }),
     });
     this.#timer ??= setInterval(() => this.#draw(), TICK_MS);
-    this.#draw();
+    // Bytes come all the time: they are drawn with the next turn.
+    if (before?.text !== step.text || before?.status !== step.status) this.#draw();
   }
 
-  #row({ id, text = "", status, end, begun, took }: Row, width: number): Span[] {
+  #row(row: Row, parts: readonly Row[], width: number): Span[] {
+    const { id, parent, text = "", end, begun, took } = row;
     const { columns } = this.#region.size;
     const { mark, style } = end
       ? MARKS[end]
       : { mark: SPINNER[this.#turn % SPINNER.length], style: "yellow" as const };
     const time = `${((took ?? performance.now() - begun) / 1000).toFixed(1)}s `;
-    const words = [text, status].filter(Boolean).join(" ");
-    const head = ` ${mark} ${id.padEnd(width)}${text ? " " : "  "}`;
-    const room = Math.max(1, columns - widthOf(head) - time.length);
-    const shown = widthOf(words) < room ? words : `${fit(words, Math.max(1, room - 4))}...`;
+    const indent = parent === undefined ? " " : "   ";
+    const { bar, bytes } = end || parts.length === 0 ? { bar: "", bytes: "" } : sumOf(parts);
+    const least = width - (parent === undefined ? 0 : 2);
+    const name = `${bytes}${text}`.padEnd(least - widthOf(`${id} ${bar}`));
+    const status = row.status || bytesOf(row);
+    const used = `${indent}${mark} ${id} ${bar}${name} ${time}`;
+    const room = Math.max(1, columns - widthOf(used));
+    const shown = widthOf(status) < room ? status : `${fit(status, Math.max(1, room - 4))}...`;
     return [
-      { text: " " },
+      { text: indent },
       { text: mark, style },
-      { text: head.slice(mark.length + 1) },
+      { text: ` ${id} ` },
+      { text: bar, style: "green" },
+      { text: `${name} ` },
       { text: shown, ...(end && { style }) },
       { text: " ".repeat(Math.max(1, room - widthOf(shown))) },
       { text: time, style: "blue" },
@@ -81,14 +109,22 @@ class MovingLines implements Progress {
   #draw(): void {
     const rows = [...this.#rows.values()];
     const ended = rows.filter(({ end }) => end).length;
-    const width = Math.max(...rows.map(({ id }) => widthOf(id)));
+    const width = Math.max(
+      ...rows.map(({ id, text = "", parent }) => widthOf(`${id} ${text}`) - (parent ? 2 : 0)),
+    );
+    const partsOf = Map.groupBy(rows, ({ parent }) => parent);
+    const all = rows.length < this.#region.size.rows - 1;
     this.#turn++;
     const lines: Span[][] = [
       [{
         text: `[+] ${this.#title} ${ended}/${rows.length}`,
         ...(ended === rows.length && { style: "blue" }),
       }],
-      ...rows.map((row) => this.#row(row, width)),
+      ...(partsOf.get(undefined) ?? []).flatMap((row) => {
+        const parts = partsOf.get(row.id) ?? [];
+        const below = all ? parts.map((part) => this.#row(part, [], width)) : [];
+        return [this.#row(row, parts, width), ...below];
+      }),
     ];
     this.#region.draw(
       this.#colours ? lines : lines.map((line) => line.map(({ text }) => ({ text }))),
@@ -114,13 +150,16 @@ class Lines implements Progress {
     this.#json = json;
   }
 
-  step({ id, text = "", status, end }: Step): void {
+  step(step: Step): void {
+    const { id, parent, text = "", status, end } = step;
     const words = `${text} ${status}`;
-    if (this.#last.get(id) === words) return;
-    this.#last.set(id, words);
+    if (this.#last.get(keyOf(step)) === words) return;
+    this.#last.set(keyOf(step), words);
     const line = this.#json
       ? JSON.stringify({
-        ...{ id, ...(text && { text }), ...(status && { status }) },
+        ...{ id, ...(parent && { parent_id: parent }) },
+        ...(text && { text }),
+        ...(status && { status }),
         ...(end === "error" && { error: true }),
       })
       : ` ${id} ${words}`;

@@ -122,7 +122,11 @@ async function move(
   }
 }
 
-export async function transfer(words: Words, invocation: TransferInvocation): Promise<number> {
+export async function transfer(
+  words: Words,
+  invocation: TransferInvocation,
+  given?: Reporter,
+): Promise<number> {
   const { values, env, io } = invocation;
   const mode = values.output as OutputMode;
   const quiet = values.quiet ?? false;
@@ -137,7 +141,7 @@ export async function transfer(words: Words, invocation: TransferInvocation): Pr
   });
   let results: Result[];
   {
-    await using reporter = await openReporter(mode, quiet, io);
+    await using reporter = given ?? await openReporter(mode, quiet, io);
     try {
       results = await move(words, invocation, registries, reporter);
     } catch (error) {
