@@ -57,7 +57,7 @@ Deno.test("status: facts, instances, warnings on standard error", async () => {
   assert.deepEqual(requests, ["GET /deployments/web"]);
   assert.match(stdout, /^Name: {7}web\nState: {6}running\n/);
   assert.match(stdout, /^Error: {6}line one\n {12}line two$/m);
-  assert.match(stdout, /^web-0 +running +0 +10\.88\.0\.2 +90s$/m);
+  assert.match(stdout, /^web-0 +running +0 +10\.88\.0\.2 +9\ds$/m);
   assert.equal(stderr, "svc: warning: dns: not honoured\n");
 });
 

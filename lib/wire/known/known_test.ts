@@ -9,7 +9,7 @@ import { counting, duplexPair } from "../testing.ts";
 import { KnownExports } from "./export.ts";
 import type { Change } from "./tree.ts";
 
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
 
 interface Scene {
   folder: string;
