@@ -24,6 +24,16 @@ export interface ApiParts {
   warn(text: string): void;
 }
 
+/** One of its kind for each API, made when it is first asked for. */
+export function perApi<T>(make: (api: DockerApi) => T): (api: DockerApi) => T {
+  const all = new WeakMap<DockerApi, T>();
+  return (api) => {
+    const one = all.get(api) ?? make(api);
+    all.set(api, one);
+    return one;
+  };
+}
+
 export interface DockerApi extends ApiParts {
   /** Aborts when `svc daemon docker` has ended what it holds. */
   readonly signal: AbortSignal;

@@ -4,6 +4,7 @@ import type { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import { asSvcError, isAbort, SvcError } from "../base/errors.ts";
 import type { Duplex } from "../wire/duplex.ts";
+import { invalid } from "./errors.ts";
 import { socketDuplex } from "../wire/socket_duplex.ts";
 import type { Answer, Call, Taking } from "./route.ts";
 import type { Found } from "./router.ts";
@@ -93,15 +94,14 @@ export class NodeCall implements Call {
   filters(): ReadonlyMap<string, readonly string[]> {
     const text = this.query.get("filters");
     if (!text) return new Map();
-    const invalid = () =>
-      new SvcError("argument_invalid", `invalid filter: ${text.slice(0, 200)} is no map of lists`);
+    const malformed = () => invalid(`invalid filter: ${text.slice(0, 200)} is no map of lists`);
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch {
-      throw invalid();
+      throw malformed();
     }
-    if (typeof value !== "object" || value === null || Array.isArray(value)) throw invalid();
+    if (typeof value !== "object" || value === null || Array.isArray(value)) throw malformed();
     return new Map(
       Object.entries(value).map(([name, values]) => {
         // Older clients send {"label": ["a"]}, newer ones {"label": {"a": true}}.
@@ -132,7 +132,7 @@ export class NodeCall implements Call {
     try {
       return JSON.parse(text) as T;
     } catch {
-      throw new SvcError("argument_invalid", "invalid JSON in the request's body");
+      throw invalid("invalid JSON in the request's body");
     }
   }
 
@@ -148,7 +148,7 @@ export class NodeCall implements Call {
 
   takeSocket(): Socket {
     if (!this.#outlet.response) return this.#upgraded();
-    throw new SvcError("argument_invalid", `Cannot ${this.path}: the request has no upgrade`);
+    throw invalid(`Cannot ${this.path}: the request has no upgrade`);
   }
 
   #upgraded(taking?: Taking): Socket {

@@ -14,6 +14,8 @@ export const unless = (...codes: ErrorCode[]) => (error: unknown): void => {
 export const conflict = (message: string): SvcError =>
   new SvcError("conflict", message, { help: "" });
 
+export const denied = (message: string): SvcError => new SvcError("denied", message, { help: "" });
+
 export const invalid = (message: string, cause?: unknown): SvcError =>
   new SvcError("argument_invalid", message, { cause });
 

@@ -1,6 +1,6 @@
 /** Parts of the Docker API that a svc server has nothing for: each is an error that names it. */
 import { unsupported } from "./errors.ts";
-import type { ApiRoute } from "./route.ts";
+import type { ApiRoute, Handler } from "./route.ts";
 
 const METHODS = ["GET", "POST", "DELETE", "PUT"] as const;
 
@@ -15,11 +15,16 @@ const PARTS: Record<string, string> = {
   "/plugins": "plugins",
 };
 
-const refuse = (what: string) => () => Promise.reject(unsupported(`svc has no ${what}`, ""));
+/** Of what svc cannot do: "search for images". */
+export const refusing = (what: string, help: string): Handler => () =>
+  Promise.reject(unsupported(`svc cannot ${what}`, help));
+
+const absent = (what: string): Handler => () =>
+  Promise.reject(unsupported(`svc has no ${what}`, ""));
 
 export const REFUSED_ROUTES: readonly ApiRoute[] = Object.entries(PARTS).flatMap(([path, what]) =>
   METHODS.flatMap((method) => [
-    { method, path, handler: refuse(what) },
-    { method, path: `${path}/{rest*}`, handler: refuse(what) },
+    { method, path, handler: absent(what) },
+    { method, path: `${path}/{rest*}`, handler: absent(what) },
   ])
 );

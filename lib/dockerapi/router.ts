@@ -1,5 +1,6 @@
 /** Finds the route of a request, and the version that it speaks. */
 import { SvcError } from "../base/errors.ts";
+import { invalid, notFound } from "./errors.ts";
 import type { ApiRoute } from "./route.ts";
 import { checkVersion, MAX_VERSION } from "./versions.ts";
 
@@ -26,7 +27,7 @@ function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new SvcError("argument_invalid", `Cannot read the path: ${text} is badly encoded`);
+    throw invalid(`Cannot read the path: ${text} is badly encoded`);
   }
 }
 
@@ -59,6 +60,6 @@ export class Router {
     if (other) {
       throw new SvcError("method_not_allowed", `Cannot ${method} ${path}: there is no such method`);
     }
-    throw new SvcError("not_found", "page not found");
+    throw notFound("page not found");
   }
 }

@@ -1,5 +1,5 @@
 /** Versions of the Docker Engine API, in docker's own words where it is none of those that are spoken. */
-import { SvcError } from "../base/errors.ts";
+import { invalid } from "./errors.ts";
 
 export const MIN_VERSION = "1.24";
 export const MAX_VERSION = "1.51";
@@ -13,14 +13,12 @@ export const isAtLeast = (version: string, least: string) => numberOf(version) >
 export function checkVersion(version: string): void {
   const [major] = version.split(".");
   if (major !== "1" || numberOf(version) > numberOf(MAX_VERSION)) {
-    throw new SvcError(
-      "argument_invalid",
+    throw invalid(
       `client version ${version} is too new. Maximum supported API version is ${MAX_VERSION}`,
     );
   }
   if (numberOf(version) < numberOf(MIN_VERSION)) {
-    throw new SvcError(
-      "argument_invalid",
+    throw invalid(
       `client version ${version} is too old. Minimum supported API version is ${MIN_VERSION}, ` +
         "please upgrade your client to a newer version",
     );

@@ -154,6 +154,15 @@ e2eTest("docker API: builds by buildx, docker 20.10 and the classic builder", NE
     await t.step("classic", () => buildsClassically(api, cwd));
     await t.step("an SSH agent", () => lendsAgents(api, cwd));
     await t.step("what cannot be honoured is named", () => refusesByName(api, cwd));
+    await t.step("buildx prunes the server's cache as a whole", async () => {
+      const prune = ["buildx", "prune", "-f"];
+      assert.match(await api.ok("docker28", prune), /^Total:\s+\S+/m);
+      for (const choice of [["--filter", "until=1h"], ["-a"]]) {
+        const { code, stderr } = await api.run("docker28", [...prune, ...choice]);
+        assert.notEqual(code, 0);
+        assert.match(stderr, /cannot prune the build cache by (keepDuration=36|all=true)/);
+      }
+    });
     await t.step("docker compose build", async () => {
       await Deno.writeTextFile(
         join(cwd, "compose.yaml"),

@@ -41,7 +41,14 @@ async function build(call: Call, api: DockerApi): Promise<Answer> {
 }
 
 /** Parameters by which a part of the cache is chosen, and the values with which they choose none. */
-const CHOICES = ["filters", "keep-storage", "reserved-space", "max-used-space", "min-free-space"];
+const CHOICES = [
+  "all",
+  "filters",
+  "keep-storage",
+  "reserved-space",
+  "max-used-space",
+  "min-free-space",
+];
 const NO_CHOICE = ["", "0", "{}"];
 
 /** The cache is a part of the server's garbage, which is collected as a whole. */

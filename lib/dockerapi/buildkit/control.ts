@@ -99,9 +99,7 @@ export class Control {
     }),
     serveStream(Prune, async (call) => {
       for await (const request of call.messages) {
-        const choice = Object.entries(request).find(([, value]) =>
-          Array.isArray(value) ? value.length > 0 : value
-        );
+        const choice = Object.entries(request).find(([, value]) => [value].flat().some(Boolean));
         if (choice) throw cannotPrune(choice.join("="));
         await call.send({ id: "svc gc", size: await collectAll(this.api, call.signal) });
         return;

@@ -131,6 +131,7 @@ export const Status = method<{ ref: string }, StatusResponse>(
 
 export interface PruneRequest {
   filter: string[];
+  all: boolean;
   keepDuration: number;
   reservedSpace: number;
   maxUsedSpace: number;
@@ -142,6 +143,7 @@ export const Prune = method<PruneRequest, { id: string; size: number }>(
   "moby.buildkit.v1.Control/Prune",
   {
     filter: many(1),
+    all: field(2, "bool"),
     keepDuration: field(3, "uint"),
     reservedSpace: field(4, "uint"),
     maxUsedSpace: field(5, "uint"),

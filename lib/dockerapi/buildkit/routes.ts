@@ -1,7 +1,7 @@
 /** The connections of docker's build clients: their sessions, and BuildKit's own services. */
 import { encodeMessage } from "../../wire/grpc/protobuf.ts";
 import { serveGrpc } from "../../wire/grpc/server.ts";
-import type { DockerApi } from "../api.ts";
+import { type DockerApi, perApi } from "../api.ts";
 import { wishOf } from "../build/parameters.ts";
 import { cannotBuild } from "../build/wish.ts";
 import { invalid } from "../errors.ts";
@@ -14,22 +14,10 @@ import { BuildSessions } from "./sessions.ts";
 import { Trace } from "./trace.ts";
 import { Uploads } from "./uploads.ts";
 
-interface Held {
-  sessions: BuildSessions;
-  control: Control;
-  uploads: Uploads;
-}
-
-const held = new WeakMap<DockerApi, Held>();
-
-function heldBy(api: DockerApi): Held {
-  const known = held.get(api);
-  if (known) return known;
+const heldBy = perApi((api) => {
   const sessions = new BuildSessions();
-  const made = { sessions, control: new Control(api, sessions), uploads: new Uploads() };
-  held.set(api, made);
-  return made;
-}
+  return { sessions, control: new Control(api, sessions), uploads: new Uploads() };
+});
 
 function wantUpgrade(call: Call): void {
   if (call.upgrade === "h2c") return;

@@ -53,43 +53,59 @@ interface Attached {
   keys: string;
 }
 
-/** Everything of a terminal goes straight through. */
-async function onTerminal({ call, api, seen, stdin, keys, shows }: Attached): Promise<void> {
-  const { record, instance } = seen;
-  const terminal = terminalOf(api, seen);
-  let connection: Duplex | undefined;
-  const take = async () => connection ??= await call.take({ type: streamType(call, true) });
+interface Live {
+  /** Sends the answer's head at the first call. */
+  take: () => Promise<Duplex>;
+  show: (stream: "stdout" | "stderr", data: Uint8Array) => Promise<void>;
+  /** Absent: no keys detach. */
+  keys?: string;
+  terminal?: RemoteTerminal;
+}
+
+/** Passes the process's output and the client's input on. Undefined: the server or the client let go of it. */
+async function live(
+  { api, call, seen: { record }, stdin }: Attached,
+  { take, show, keys, terminal }: Live,
+): Promise<number | undefined> {
   const left = new AbortController();
   const signal = AbortSignal.any([call.signal, left.signal]);
-  const size = terminal.size();
+  const size = terminal?.size();
+  const { deployment, instance } = record;
   try {
-    await attachMain(api.client(signal), record.deployment, {
-      ...{ instance: record.instance, stdin },
-      ...size && { size },
-    }, {
+    return await attachMain(api.client(signal), deployment, { instance, stdin, size }, {
       signal,
-      onReady: async () => {
-        await take();
-      },
-      onOutput: async (_stream, data) => {
-        if (shows.stdout || shows.stderr) await (await take()).write(data);
-      },
+      onReady: async () => void await take(),
+      onOutput: show,
       onStart: async ({ stdin: takes }) => {
-        const socket = await take();
-        return {
-          ...takes && { stdin: inputOf(socket, keys, () => left.abort()), onInputEnd: () => false },
-          terminal,
-        };
+        const connection = await take();
+        const input = takes ? inputOf(connection, keys, () => left.abort()) : undefined;
+        return { stdin: input, terminal, ...terminal && { onInputEnd: () => false } };
       },
     });
   } catch (error) {
+    if (left.signal.aborted) return undefined;
+    throw error;
+  }
+}
+
+/** Everything of a terminal goes straight through. */
+async function onTerminal(attached: Attached): Promise<void> {
+  const { call, api, seen, keys, shows } = attached;
+  let connection: Duplex | undefined;
+  const take = async () => connection ??= await call.take({ type: streamType(call, true) });
+  const show: Live["show"] = async (_stream, data) => {
+    if (shows.stdout || shows.stderr) await (await take()).write(data);
+  };
+  try {
+    await live(attached, { take, show, keys, terminal: terminalOf(api, seen) });
+  } catch (error) {
     if (!connection) throw error;
-    if (!signal.aborted && !isAbort(error)) {
-      api.warn(`attach ${record.name}: ${(error as Error).message}`);
+    if (!call.signal.aborted && !isAbort(error)) {
+      api.warn(`attach ${seen.record.name}: ${(error as Error).message}`);
     }
   }
   // One that ended before it could be attached to.
-  if (!connection && !isUp(instance)) await take();
+  if (!connection && !isUp(seen.instance)) await take();
   await connection?.closeWrite();
 }
 
@@ -124,36 +140,25 @@ async function showLog(
 }
 
 /**
- * Shows what the process prints as it comes, and passes the client's input on. True where all was shown; false where
- * nobody was attached before the process ended, or the server let go of it.
+ * Shows what the process prints as it comes. True where all was shown; false where nobody was attached before the
+ * process ended, or the server let go of it.
  */
 async function follow(
-  { call, api, seen, shows, stdin }: Attached,
+  attached: Attached,
   take: () => Promise<Duplex>,
-  { count, signal }: { count: Count; signal: AbortSignal },
+  count: Count,
 ): Promise<boolean> {
-  const { deployment, instance } = seen.record;
-  const keys = call.query.get("detachKeys") ?? undefined;
+  const { call, seen, shows } = attached;
+  const show: Live["show"] = async (stream, data) => {
+    const connection = await take();
+    if (shows[stream]) await connection.write(framed(stream, data));
+    count[stream] += data.length;
+  };
   try {
-    const code = await attachMain(api.client(signal), deployment, { instance, stdin }, {
-      signal,
-      onReady: async () => {
-        await take();
-      },
-      onOutput: async (stream, data) => {
-        const connection = await take();
-        if (shows[stream]) await connection.write(framed(stream, data));
-        count[stream] += data.length;
-      },
-      onStart: async ({ stdin: takes }) => {
-        const connection = await take();
-        return { ...takes && { stdin: inputOf(connection, keys, () => {}) } };
-      },
-    });
-    return code !== undefined;
+    return await live(attached, { take, show }) !== undefined;
   } catch (error) {
     // A running one that cannot be attached to is the client's affair.
-    if (signal.aborted || isUp(seen.instance)) throw error;
+    if (call.signal.aborted || isUp(seen.instance)) throw error;
     return false;
   }
 }
@@ -168,7 +173,7 @@ async function onPipes(attached: Attached): Promise<void> {
   const { signal } = call;
   const show = async () => {
     const isLive = call.flag("stream", true) && !call.flag("logs");
-    if (isLive && await follow(attached, take, { count, signal })) return;
+    if (isLive && await follow(attached, take, count)) return;
     await showLog(attached, await take(), { count, signal });
   };
   const shown = show();

@@ -48,7 +48,7 @@ export class Containers {
 
   static async open(api: DockerApi): Promise<Containers> {
     const containers = new Containers(api, await Records.open(api, "containers"));
-    containers.life.begin();
+    void containers.life.read();
     await containers.#takeUp().catch((error) => api.warn((error as Error).message));
     return containers;
   }
@@ -158,12 +158,13 @@ export class Containers {
       );
     }
     const client = this.#api.client();
-    const next = { ...record, ...changes };
     const network = (name: string) => this.#api.networks.record(name);
     const spec = {
       ...await getSpec(client, record.deployment),
-      ...changeable(next.hostConfig),
-      networks: networksOf({ record: next, network }),
+      ...changes.hostConfig && changeable(changes.hostConfig),
+      ...changes.endpoints && {
+        networks: networksOf({ record: { ...record, ...changes }, network }),
+      },
     };
     const { name } = spec;
     await applyDeployment(client, { name, spec }, () => {}, { until: "created" });

@@ -1,7 +1,7 @@
 /** Commands in running containers. */
 import { exec as runIn } from "../../client/exec.ts";
 import type { Duplex } from "../../wire/duplex.ts";
-import type { DockerApi } from "../api.ts";
+import { type DockerApi, perApi } from "../api.ts";
 import { conflict, invalid, notFound, unsupported } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
@@ -44,13 +44,7 @@ interface Exec {
 /** Commands that ended are forgotten beyond this number. */
 const KEPT = 500;
 
-const commands = new WeakMap<DockerApi, Map<string, Exec>>();
-
-function all(api: DockerApi): Map<string, Exec> {
-  const known = commands.get(api) ?? new Map<string, Exec>();
-  commands.set(api, known);
-  return known;
-}
+const all = perApi(() => new Map<string, Exec>());
 
 function find(api: DockerApi, call: Call): Exec {
   const found = all(api).get(call.params.id);

@@ -29,23 +29,21 @@ const HOST =
     "CgroupnsMode UTSMode UsernsMode Runtime Isolation VolumeDriver Cgroup MaskedPaths ReadonlyPaths MemorySwap " +
     "MemorySwappiness").split(" ");
 
+const alike = (why: string, fields: string) =>
+  Object.fromEntries(fields.split(" ").map((field) => [field, why]));
+
 /** Bounds that a server does not set: the container runs without them. */
 const HOST_TOLD: Record<string, string> = {
   Annotations: "svc passes no annotations on",
-  OomScoreAdj: "svc leaves it to the kernel",
-  OomKillDisable: "svc leaves it to the kernel",
   CpuShares: "svc bounds processors (--cpus) and has no shares",
-  BlkioWeight: "svc does not bound disks",
-  BlkioWeightDevice: "svc does not bound disks",
-  BlkioDeviceReadBps: "svc does not bound disks",
-  BlkioDeviceWriteBps: "svc does not bound disks",
-  BlkioDeviceReadIOps: "svc does not bound disks",
-  BlkioDeviceWriteIOps: "svc does not bound disks",
   PidsLimit: "svc has a limit of its own for all workloads",
-  KernelMemory: "kernels no longer have it",
-  KernelMemoryTCP: "kernels no longer have it",
-  CpuRealtimePeriod: "svc gives no real-time share",
-  CpuRealtimeRuntime: "svc gives no real-time share",
+  ...alike("svc leaves it to the kernel", "OomScoreAdj OomKillDisable"),
+  ...alike(
+    "svc does not bound disks",
+    "BlkioWeight BlkioWeightDevice BlkioDeviceReadBps BlkioDeviceWriteBps BlkioDeviceReadIOps BlkioDeviceWriteIOps",
+  ),
+  ...alike("kernels no longer have it", "KernelMemory KernelMemoryTCP"),
+  ...alike("svc gives no real-time share", "CpuRealtimePeriod CpuRealtimeRuntime"),
 };
 
 /** Fields that would change what a container is. */
@@ -58,10 +56,7 @@ const HOST_REFUSED: Record<string, string> = {
   CpusetMems: "svc pins no memory",
   DeviceCgroupRules: "name the devices",
   DeviceRequests: "svc passes no GPUs on",
-  CpuCount: "it is for Windows",
-  CpuPercent: "it is for Windows",
-  IOMaximumIOps: "it is for Windows",
-  IOMaximumBandwidth: "it is for Windows",
+  ...alike("it is for Windows", "CpuCount CpuPercent IOMaximumIOps IOMaximumBandwidth"),
 };
 
 const OWN = new Set(["", "default", "private", "host-gateway", "runc", "local"]);

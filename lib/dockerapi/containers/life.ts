@@ -44,11 +44,8 @@ export class Life {
     this.#containers = containers;
   }
 
-  begin(): void {
-    void this.#read();
-  }
-
-  async #read(): Promise<void> {
+  /** Reads the server's events to the end of this API. */
+  async read(): Promise<void> {
     const { signal } = this.#api;
     while (!signal.aborted) {
       try {
@@ -60,12 +57,9 @@ export class Life {
     }
   }
 
-  #recordOf({ deployment }: InstanceEvent): ContainerRecord | undefined {
-    return this.#containers.records.find((record) => record.deployment === deployment);
-  }
-
   #see(event: InstanceEvent): void {
-    const record = this.#recordOf(event);
+    const { deployment } = event;
+    const record = this.#containers.records.find((one) => one.deployment === deployment);
     if (!record) return;
     for (const waiter of [...this.#waiters.get(record.id) ?? []]) waiter.event(event);
     if (event.type === "removed") return void this.#checkGone(record);

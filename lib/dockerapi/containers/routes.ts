@@ -1,6 +1,6 @@
 /** The routes of containers. */
 import type { DockerApi } from "../api.ts";
-import { unsupported } from "../errors.ts";
+import { refusing } from "../refused.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { ARCHIVE_ROUTES } from "./archive.ts";
 import { attach, logs, resize } from "./attach.ts";
@@ -44,11 +44,6 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
   return { json: { ...detailsOf(seen, api), ...sizes } };
 }
 
-async function attachByWebSocket(): Promise<never> {
-  await Promise.resolve();
-  throw unsupported("svc cannot attach by WebSocket", "attach by an upgrade: docker attach");
-}
-
 export const CONTAINER_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/containers/json", handler: list },
   { method: "POST", path: "/containers/create", handler: create },
@@ -69,7 +64,11 @@ export const CONTAINER_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/containers/{id}/logs", handler: logs },
   { method: "GET", path: "/containers/{id}/top", handler: top },
   { method: "GET", path: "/containers/{id}/stats", handler: stats },
-  { method: "GET", path: "/containers/{id}/attach/ws", handler: attachByWebSocket },
+  {
+    method: "GET",
+    path: "/containers/{id}/attach/ws",
+    handler: refusing("attach by WebSocket", "docker attach does it by an upgrade"),
+  },
   ...EXEC_ROUTES,
   ...ARCHIVE_ROUTES,
 ];

@@ -1,6 +1,6 @@
 /** The logins that docker's clients send with a call: in memory for that call alone, for the hosts they name. */
-import { SvcError } from "../../base/errors.ts";
 import type { Credentials } from "../../remote/auth.ts";
+import { invalid } from "../errors.ts";
 
 interface AuthConfig {
   username?: string;
@@ -17,7 +17,7 @@ function parse(header: string): unknown {
     return JSON.parse(new TextDecoder().decode(Uint8Array.fromBase64(text)));
   } catch {
     // The parser's message would quote a password.
-    throw new SvcError("argument_invalid", "Cannot read the login of the call: it is malformed");
+    throw invalid("Cannot read the login of the call: it is malformed");
   }
 }
 

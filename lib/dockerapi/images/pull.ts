@@ -8,6 +8,7 @@ import { streamed, type Tell } from "../messages.ts";
 import type { Answer, Call } from "../route.ts";
 import { imagesOf, registriesOf } from "./access.ts";
 import { copyTo, PULLING } from "./copying.ts";
+import type { StoredImage } from "./store.ts";
 import { shownName, storedName, type UpstreamName, upstreamName } from "./names.ts";
 
 /** The name that the query means: `tag` may be a tag or a digest. */
@@ -29,76 +30,55 @@ function missing({ host, repository }: UpstreamName, cause?: unknown): SvcError 
   );
 }
 
-class Pull {
-  constructor(
-    private readonly api: DockerApi,
-    private readonly call: Call,
-    private readonly tell: Tell,
-  ) {}
-
-  async run(name: string): Promise<void> {
-    const { api, call, tell } = this;
-    const { signal } = call;
-    const { own, store } = await imagesOf(api);
-    const upstream = upstreamName(name);
-    const to = storedName(name, own);
-    if (own.includes(upstream.host)) return await this.#own(name);
-    const registries = registriesOf(api, call, upstream.host);
-    const registry = registries.get(upstream.host);
-    const tag = upstream.tag ?? (upstream.digest === undefined ? "latest" : undefined);
-    const top = await registry.resolve(upstream.repository, upstream.digest ?? tag!, { signal })
-      .catch((error) => {
-        throw isCode(error, "unauthorized", "denied") ? missing(upstream, error) : error;
-      });
-    if (!top) {
-      if (tag === undefined || !await this.#hasTags(registry.tags(upstream.repository))) {
-        throw missing(upstream);
-      }
-      const full = formatReference({ registry: upstream.host, ...upstream, tag });
-      throw notFound(`manifest for ${full} not found: manifest unknown`);
-    }
-    tell({ status: `Pulling from ${upstream.repository}`, id: tag ?? upstream.digest });
-    const before = await store.byName(shownName(to), signal);
-    const text = call.query.get("platform");
-    const platform = formatPlatform(text ? parsePlatform(text) : hostPlatform());
-    const label = formatReference({ registry: upstream.host, ...upstream, tag });
-    const { host, repository } = upstream;
-    const origin = { source: registry, repository, host, label };
-    // An image that is named by the digest of its index has to keep that index.
-    const whole = upstream.digest !== undefined;
-    const root = await copyTo({
-      ...{ origin, top, to, registries, words: PULLING, tell, signal },
-      ...!whole && this.#chooses(top.descriptor.mediaType, text) && { platform },
-    });
-    const { digest } = root.descriptor;
-    tell({ status: `Digest: ${digest}` });
-    const state = before?.root === digest ? "Image is up to date" : "Downloaded newer image";
-    tell({ status: `Status: ${state} for ${shownName(to)}` });
-    api.events.tell("image", "pull", shownName(to), { name: shownName(to) });
+async function hasTags(tags: AsyncIterable<string>): Promise<boolean> {
+  try {
+    for await (const _tag of tags) return true;
+  } catch {
+    // A registry that lists none to this caller: whether there is such a repository stays open.
   }
+  return false;
+}
 
-  /** A single image is taken as it is, unless a platform is asked for. */
-  #chooses(mediaType: string, asked: string | null): boolean {
-    return !!asked || /index|list/.test(mediaType);
-  }
+/** The server's own image is there already, or it is nowhere. */
+function tellOwn(image: StoredImage | undefined, name: string, tell: Tell): void {
+  if (!image) throw missing(upstreamName(name));
+  tell({ status: `Digest: ${image.root}` });
+  tell({ status: `Status: Image is up to date for ${name}` });
+}
 
-  async #hasTags(tags: AsyncIterable<string>): Promise<boolean> {
-    try {
-      for await (const _tag of tags) return true;
-    } catch {
-      // A registry that lists none to this caller: whether there is such a repository stays open.
-    }
-    return false;
+async function pull(api: DockerApi, call: Call, name: string, tell: Tell): Promise<void> {
+  const { signal } = call;
+  const { own, store } = await imagesOf(api);
+  const upstream = upstreamName(name);
+  const { host, repository, digest: wanted } = upstream;
+  const to = storedName(name, own);
+  if (own.includes(host)) return tellOwn(await store.byName(name, signal), name, tell);
+  const registries = registriesOf(api, call, host);
+  const source = registries.get(host);
+  const tag = upstream.tag ?? (wanted === undefined ? "latest" : undefined);
+  const top = await source.resolve(repository, wanted ?? tag!, { signal }).catch((error) => {
+    throw isCode(error, "unauthorized", "denied") ? missing(upstream, error) : error;
+  });
+  const label = formatReference({ registry: host, ...upstream, tag });
+  if (!top) {
+    if (tag === undefined || !await hasTags(source.tags(repository))) throw missing(upstream);
+    throw notFound(`manifest for ${label} not found: manifest unknown`);
   }
-
-  /** The server's own image is there already, or it is nowhere. */
-  async #own(name: string): Promise<void> {
-    const { store } = await imagesOf(this.api);
-    const image = await store.byName(name, this.call.signal);
-    if (!image) throw missing(upstreamName(name));
-    this.tell({ status: `Digest: ${image.root}` });
-    this.tell({ status: `Status: Image is up to date for ${name}` });
-  }
+  tell({ status: `Pulling from ${repository}`, id: tag ?? wanted });
+  const before = await store.byName(shownName(to), signal);
+  const text = call.query.get("platform");
+  const platform = formatPlatform(text ? parsePlatform(text) : hostPlatform());
+  // A single image is taken as it is, unless a platform is asked for. One that is named by the digest of its index
+  // has to keep that index.
+  const chooses = wanted === undefined && (text || /index|list/.test(top.descriptor.mediaType));
+  const { descriptor: { digest } } = await copyTo({
+    ...{ origin: { source, repository, host, label }, top, to, registries },
+    ...{ words: PULLING, tell, signal, ...chooses && { platform } },
+  });
+  tell({ status: `Digest: ${digest}` });
+  const state = before?.root === digest ? "Image is up to date" : "Downloaded newer image";
+  tell({ status: `Status: ${state} for ${shownName(to)}` });
+  api.events.tell("image", "pull", shownName(to), { name: shownName(to) });
 }
 
 export async function pullImage(call: Call, api: DockerApi): Promise<Answer> {
@@ -110,5 +90,5 @@ export async function pullImage(call: Call, api: DockerApi): Promise<Answer> {
   }
   const name = wantedName(call.query);
   upstreamName(name);
-  return await streamed((tell) => new Pull(api, call, tell).run(name), call.signal);
+  return await streamed((tell) => pull(api, call, name, tell), call.signal);
 }

@@ -2,9 +2,9 @@
 import { manifestKind } from "../../oci/manifest.ts";
 import type { Index } from "../../oci/types.ts";
 import type { DockerApi } from "../api.ts";
-import { unsupported } from "../errors.ts";
+import { refusing } from "../refused.ts";
 import { checkFilters } from "../filters.ts";
-import type { Answer, ApiRoute, Call, Handler } from "../route.ts";
+import type { Answer, ApiRoute, Call } from "../route.ts";
 import { imagesOf, registriesOf } from "./access.ts";
 import { pruneImages, removeImage, tagImage } from "./change.ts";
 import { filterImages } from "./filters.ts";
@@ -60,9 +60,6 @@ async function distribution(call: Call, api: DockerApi): Promise<Answer> {
   return { json: { Descriptor: descriptor, Platforms: platforms } };
 }
 
-const refused = (what: string, help: string): Handler => () =>
-  Promise.reject(unsupported(`svc cannot ${what}`, help));
-
 export const IMAGE_ROUTES: readonly ApiRoute[] = [
   { method: "GET", path: "/images/json", handler: list },
   { method: "POST", path: "/images/create", handler: pullImage },
@@ -72,7 +69,7 @@ export const IMAGE_ROUTES: readonly ApiRoute[] = [
   {
     method: "GET",
     path: "/images/search",
-    handler: refused(
+    handler: refusing(
       "search for images: registries have no common way to",
       "look at the registry's own pages",
     ),
@@ -80,7 +77,7 @@ export const IMAGE_ROUTES: readonly ApiRoute[] = [
   {
     method: "POST",
     path: "/commit",
-    handler: refused(
+    handler: refusing(
       "make an image of a container's changes (docker commit)",
       "write the changes as a Dockerfile and build it",
     ),

@@ -1,9 +1,8 @@
 /** The routes of networks. */
-import { SvcError } from "../../base/errors.ts";
 import type { DockerApi } from "../api.ts";
 import type { EndpointSettings } from "../containers/request.ts";
 import { isUp, type Seen } from "../containers/seen.ts";
-import { conflict, invalid, refusalOf } from "../errors.ts";
+import { conflict, denied, invalid, refusalOf } from "../errors.ts";
 import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
 import { idOf, newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
@@ -23,20 +22,14 @@ interface CreateNetwork {
   EnableIPv6?: boolean | null;
   Options?: Record<string, string> | null;
   Labels?: Record<string, string> | null;
-  IPAM?:
-    | {
-      Driver?: string;
-      Options?: Record<string, string> | null;
-      Config?:
-        | {
-          Subnet?: string;
-          IPRange?: string;
-          Gateway?: string;
-          AuxiliaryAddresses?: object | null;
-        }[]
-        | null;
-    }
-    | null;
+  IPAM?: { Driver?: string; Config?: IpamConfig[] | null } | null;
+}
+
+interface IpamConfig {
+  Subnet?: string;
+  IPRange?: string;
+  Gateway?: string;
+  AuxiliaryAddresses?: object | null;
 }
 
 const usersOf = (all: readonly Seen[], name: string) =>
@@ -167,9 +160,7 @@ async function remove(call: Call, api: DockerApi): Promise<Answer> {
   const network = await api.networks.find(call.params.id, call.signal);
   const { name, id } = network;
   if (isPredefined(name)) {
-    throw new SvcError("denied", `${name} is a pre-defined network and cannot be removed`, {
-      help: "",
-    });
+    throw denied(`${name} is a pre-defined network and cannot be removed`);
   }
   const users = usersOf(await api.containers.all(call.signal), name);
   if (users.length > 0) {
