@@ -12,6 +12,7 @@ import { mergeLogs } from "./log_file.ts";
 import type { FieldRules } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
+import { pluginsEnded } from "../../runtime/plugin_runs.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
@@ -147,6 +148,8 @@ class HostBackend implements DeployBackend {
 
   async open(): Promise<void> {
     const { paths, config, log } = this.#options;
+    const plugins = await pluginsEnded([paths.netns, paths.spares]);
+    if (plugins.length > 0) log.warn("CNI plugins of an earlier server do not end", { plugins });
     await sweepRoots(paths.roots);
     const records = await this.#records.load();
     agreeOnInternal(records.flatMap(({ instances }) => instances.map(({ choice }) => choice)));
