@@ -67,6 +67,8 @@ export function bareFiles(test: OwnTest, under: HostUnderTest): void {
         if (stat) seen.add(String(stat.size));
         const read = await files().read(name, "/d/x/file").catch(() => undefined);
         if (read) { for (const text of Object.values(await contents(read.tar))) seen.add(text); }
+        const changed = await files().changes!(name);
+        for (const { path } of changed) if (path.startsWith("/d/x/")) seen.add(path);
         const member = { path: "x/new", type: "file" as const, body: bytes("new") };
         await put(name, "/d", [member]).then(() => wrote++, () => {/* the link was there */});
       }

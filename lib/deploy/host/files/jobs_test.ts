@@ -5,7 +5,7 @@ import { close, open } from "../../../sys/fd.ts";
 import { O } from "../../../sys/files.ts";
 import { hasFuse, openFuse } from "../../../sys/fuse.ts";
 import { canMount } from "../../../sys/mount.ts";
-import { type OpenRoot, packFile, statFile, unpackFiles } from "./jobs.ts";
+import { findChanges, type OpenRoot, packFile, statFile, unpackFiles } from "./jobs.ts";
 
 async function withTree(fn: (folder: string, root: () => OpenRoot) => Promise<void>) {
   const folder = await Deno.makeTempDir();
@@ -94,7 +94,37 @@ Deno.test("copies: a workload's folders in each other are bounded", () =>
     await assert.rejects(new Response(tar as ReadableStream<Uint8Array<ArrayBuffer>>).bytes(), {
       code: "too_large",
     });
+    await assert.rejects(findChanges(root(), { lower: [], overlay: false, mounted: [] }), {
+      code: "too_large",
+    });
   }));
+
+Deno.test("changes: of a whole tree; links are not followed, mounts are none", () =>
+  withTree((folder, root) =>
+    withTree(async (lower) => {
+      for (const tree of [lower, folder]) {
+        for (const name of ["kept", "etc"]) await Deno.mkdir(join(tree, name));
+        for (const name of ["kept/same", "etc/changed", "etc/gone"]) {
+          await Deno.writeTextFile(join(tree, name), name);
+          await Deno.utime(join(tree, name), 1, 1);
+        }
+      }
+      await Deno.remove(join(folder, "etc/gone"));
+      await Deno.writeTextFile(join(folder, "etc/changed"), "longer than before");
+      await Deno.symlink("/etc", join(folder, "link"));
+      await Deno.mkdir(join(folder, "data/volume"), { recursive: true });
+      for (const tree of [lower, folder]) {
+        for (const name of ["kept", "etc"]) await Deno.utime(join(tree, name), 1, 1);
+      }
+      const mounted = ["/data/volume", "/etc/changed"];
+      const found = await findChanges(root(), { lower: [lower], overlay: false, mounted });
+      assert.deepEqual(found.map(({ path, kind }) => `${kind} ${path}`), [
+        "modified /etc/changed",
+        "deleted /etc/gone",
+        "added /link",
+      ]);
+    })
+  ));
 
 Deno.test("copies: several at once come whole, one after the other", () =>
   withTree(async (folder, root) => {
