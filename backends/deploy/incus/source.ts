@@ -133,7 +133,8 @@ export class IncusSource implements WatchSource {
   #tellEnd(keeper: Keeper, name: string): void {
     if (!keeper.untold) return;
     keeper.told.end = keeper.over;
-    this.#tell(keeper, name, "die");
+    // Its start is by Incus's clock, which may be ahead: no end comes before its start.
+    this.#tell(keeper, name, "die", Math.max(Date.now(), Date.parse(keeper.over)));
   }
 
   async inspect(name: string, signal?: AbortSignal): Promise<Inspected> {

@@ -132,19 +132,26 @@ function place({ require }: AttachParts, name: string, id?: string): AttachPlace
   return { id: instanceId(name, replica), container, tty, stdinOpen };
 }
 
-/** The exit code of the run that began at this time; undefined: nobody waits for it any more, or it was removed. */
+/**
+ * The exit code of the run that began at this time; undefined: nobody waits for it any more, or it was removed. It is
+ * the event's own: who waits for an exit by the API of Docker 20.10 is told 0 where the next run has begun by then.
+ */
 async function ended(
   { watch }: AttachParts,
   container: string,
   startedAt: string,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  // Events come late, and some engines tell whole seconds.
-  const began = Math.floor(Date.parse(startedAt) / 1000) * 1000;
+  const began = Date.parse(startedAt);
   for await (const event of watch.events.watch(signal)) {
     if (event.container !== container) continue;
     if (event.type === "removed") return undefined;
-    if (event.type === "died" && !(Date.parse(event.time) < began)) return event.exitCode;
+    if (event.type !== "died") continue;
+    // Events come late: the death of the run before may be told after this run was seen.
+    const died = Date.parse(event.time);
+    // Some engines tell whole seconds.
+    const first = died % 1000 === 0 ? Math.floor(began / 1000) * 1000 : began;
+    if (!(died < first)) return event.exitCode;
   }
 }
 
