@@ -22,7 +22,7 @@ const REPORT_MS = 10_000;
 export const CARETAKER_STREAMS = 1024;
 
 /** Errors that another attempt would meet again: this caretaker is not wanted, or not of the server's time. */
-const FINAL = new Set(["unauthorized", "denied", "not_found", "unsupported", "argument_invalid"]);
+const FINAL = new Set(["unauthorized", "denied", "not_found", "unsupported"]);
 
 export type Takes = Partial<Record<Kind, Handler>>;
 

@@ -320,8 +320,11 @@ class HttpClient implements Client {
     try {
       return await this.#open(path, query, handlers);
     } catch (error) {
+      if (this.#signal?.aborted) throw error;
+      // The server has come back since, or changed its mind: `#refusal` was refused for being no upgrade.
+      const ready = error instanceof SvcError && error.code === "argument_invalid";
       // The request in `#refusal` has replaced a credential that had expired.
-      if (this.#signal?.aborted || await credential?.token() === before) throw error;
+      if (!ready && await credential?.token() === before) throw error;
       return await this.#open(path, query, handlers);
     }
   }

@@ -138,6 +138,33 @@ Deno.test("a credential that has ended is replaced once, for calls and for socke
   await assert.rejects(client("worse").socket("/session", undefined, handlers), /Cannot: no/);
 });
 
+Deno.test("a server that comes back between a refused upgrade and the question why is asked again", async () => {
+  const asked: string[] = [];
+  await using server = serve((request) => {
+    const upgrade = request.headers.get("upgrade") === "websocket";
+    asked.push(upgrade ? "upgrade" : "plain GET");
+    if (asked.length === 1) return new Response("not yet", { status: 503 });
+    if (!upgrade) {
+      const detail = "Cannot attach: the request is not a WebSocket";
+      return Response.json({ code: "argument_invalid", detail }, { status: 400 });
+    }
+    if (new URL(request.url).searchParams.has("wrong")) return new Response("no", { status: 400 });
+    const { socket, response } = Deno.upgradeWebSocket(request);
+    socket.onopen = () => socket.close();
+    return response;
+  });
+  const closed = Promise.withResolvers<void>();
+  const handlers = { onMessage: () => {}, onClose: () => closed.resolve() };
+  await server.client().socket("/session", undefined, handlers);
+  await closed.promise;
+  assert.deepEqual(asked.splice(0), ["upgrade", "plain GET", "upgrade"]);
+  const wrong = new URLSearchParams({ wrong: "1" });
+  await assert.rejects(server.client().socket("/session", wrong, handlers), {
+    code: "argument_invalid",
+  });
+  assert.equal(asked.length, 4);
+});
+
 Deno.test("an interrupt that meets a refused upgrade is the interrupt", async () => {
   const reason = new Error("interrupted");
   for (const last of ["upgrade", "plain GET"]) {

@@ -41,15 +41,7 @@ export function servicesOf(client: Client): Services {
   return {
     async dial(name, port, protocol, signal) {
       signal?.throwIfAborted();
-      try {
-        return await open(client, name, port, protocol, signal);
-      } catch (error) {
-        // A refused upgrade is asked again as a plain GET, to learn the reason. Here the plain GET failed only
-        // because it was not an upgrade: the server could dial by then, so a second attempt is worth it.
-        const now = error instanceof SvcError && error.code === "argument_invalid";
-        if (!now) throw error;
-        return await open(client, name, port, protocol, signal);
-      }
+      return await open(client, name, port, protocol, signal);
     },
     list: () => client.json("GET /deployments"),
   };
