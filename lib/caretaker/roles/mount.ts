@@ -7,7 +7,7 @@ import { type CallerMount, checkCallerMounts } from "../../api/caller_mounts.ts"
 import { SvcError } from "../../base/errors.ts";
 import { sleep } from "../../base/sleep.ts";
 import { SessionMounts } from "../../deploy/mounts/session_mounts.ts";
-import type { BlockOptions } from "../../wire/blocks/options.ts";
+import type { BlockOptions } from "../../wire/blocks/protocol.ts";
 import type { Fields } from "../../wire/attached/session.ts";
 import type { Kind } from "../../wire/attached/kinds.ts";
 import { invalid, requireMembers, requireText } from "../config.ts";

@@ -3,7 +3,7 @@ import type { CallerMount } from "../../api/caller_mounts.ts";
 import { COMPANION_MOUNTS, COMPANION_SESSION } from "../../api/caretaker.ts";
 import type { SessionCaller } from "../../wire/attached/callers.ts";
 import type { Fields } from "../../wire/attached/session.ts";
-import type { BlockOptions } from "../../wire/blocks/options.ts";
+import type { BlockOptions } from "../../wire/blocks/protocol.ts";
 import { WINDOW } from "../../wire/lasting/stream.ts";
 import { relay } from "../../wire/relay.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";

@@ -1,7 +1,7 @@
 /** What the server tells the process that serves a session's mounts, and what that process says. */
 
 import type { FileCacheOptions } from "../../wire/cached/file_cache.ts";
-import type { BlockOptions } from "../../wire/blocks/options.ts";
+import type { BlockOptions } from "../../wire/blocks/protocol.ts";
 
 /** One mount. */
 export interface ServedMount {

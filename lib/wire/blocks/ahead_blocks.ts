@@ -1,56 +1,35 @@
 /** What the files of a mount with `,async` share: the blocks that are kept, of all of its files. */
 import { type NodeStat, OPEN } from "../files/node.ts";
 import type { NinepClient } from "../ninep/client.ts";
+import type { Writer } from "../ninep/messages.ts";
 import { Ahead, type Opening } from "../ninep/remote_file.ts";
 import { BlockFile } from "./block_file.ts";
 import { BlockBudget } from "./budget.ts";
 import { type Asked, KeptFile } from "./kept_file.ts";
-import type { BlockOptions } from "./options.ts";
-import { BLOCK, putProofs, readVersion, type Version } from "./protocol.ts";
+import { BLOCK, type BlockOptions, putProofs, readVersion, type Version } from "./protocol.ts";
 
 /** Requests that fetch ahead of reads at once: 8 MB. */
 const MOST_AHEAD = 32;
 
 export class AheadBlocks extends Ahead {
-  readonly options: BlockOptions;
-  readonly #budget: BlockBudget;
   readonly #files = new Map<bigint, KeptFile>();
-  readonly #open = new Map<bigint, number>();
-  /** Open files with writes under way, and how many. */
-  readonly #under = new Map<bigint, Map<BlockFile, number>>();
   #ahead = 0;
   #altered = 0;
 
-  constructor(options: BlockOptions, budget = new BlockBudget()) {
+  constructor(readonly options: BlockOptions, private readonly budget = new BlockBudget()) {
     super();
-    this.options = options;
-    this.#budget = budget;
   }
 
   keptOf(id: bigint): KeptFile {
-    this.#open.set(id, (this.#open.get(id) ?? 0) + 1);
-    return this.#peek(id);
+    const kept = this.#files.get(id) ?? new KeptFile(this.budget);
+    this.#files.set(id, kept);
+    return kept;
   }
 
+  /** One open file less. */
   closed(id: bigint): void {
-    const open = this.#open.get(id)! - 1;
-    if (open > 0) return void this.#open.set(id, open);
-    this.#open.delete(id);
-    if (this.#files.get(id)?.empty) this.#files.delete(id);
-  }
-
-  under(id: bigint, file: BlockFile, more: 1 | -1): void {
-    const all = this.#under.get(id) ?? new Map<BlockFile, number>();
-    const count = (all.get(file) ?? 0) + more;
-    if (count > 0) all.set(file, count);
-    else all.delete(file);
-    if (all.size > 0) this.#under.set(id, all);
-    else this.#under.delete(id);
-  }
-
-  /** Whoever still writes to the epoch that has ended is refused, and writes nothing more to the next one. */
-  epochEnded(id: bigint): void {
-    for (const file of this.#under.get(id)?.keys() ?? []) file.refuse();
+    const kept = this.#files.get(id);
+    if (kept?.empty && kept.open.size === 0) this.#files.delete(id);
   }
 
   mayFetch(): boolean {
@@ -58,7 +37,7 @@ export class AheadBlocks extends Ahead {
   }
 
   /** Counts a request that fetches ahead. */
-  ahead(one: Promise<void>): void {
+  fetches(one: Promise<void>): void {
     this.#ahead++;
     one.catch(() => {/* who reads asks again */}).finally(() => this.#ahead--);
   }
@@ -96,32 +75,24 @@ export class AheadBlocks extends Ahead {
   ): Opening {
     if (id !== undefined) this.changed(id, (flags & OPEN.TRUNC) !== 0);
     const writes = (this.flags(flags) & OPEN.ACCESS) === OPEN.RDWR;
-    let asked: Asked | undefined;
-    let look: Promise<Version> | undefined;
+    let look: { kept: KeptFile; asked: Asked; answer: Promise<Version> } | undefined;
     return {
       follow: (fid) => {
         if (id === undefined || !client.inOrder) return;
-        asked = this.#peek(id).asked();
-        look = client.ask(
-          BLOCK.LOOK,
-          (request) => putProofs(request.u32(fid).u64(0), []),
-          readVersion,
-        );
-        look.catch(() => {/* who needs it asks again */});
+        const kept = this.keptOf(id);
+        const fill = (request: Writer) => putProofs(request.u32(fid).u64(0), []);
+        const answer = client.ask(BLOCK.LOOK, fill, readVersion);
+        answer.catch(() => {/* who needs it asks again */});
+        look = { kept, asked: kept.asked(), answer };
       },
       file: (fid, id) => {
         // It may have been there, and be cut by being made.
         if (!look) this.changed(id, true);
-        const file = new BlockFile(client, fid, { id, blocks: this, writes });
-        if (look && asked) file.begin(look, asked);
+        const file = new BlockFile(client, fid, id, this, writes);
+        // Another one's close may have forgotten what was kept when it was asked.
+        if (look?.kept === this.keptOf(id)) file.begin(look.answer, look.asked);
         return file;
       },
     };
-  }
-
-  #peek(id: bigint): KeptFile {
-    const kept = this.#files.get(id) ?? new KeptFile(this.#budget);
-    this.#files.set(id, kept);
-    return kept;
   }
 }

@@ -19,7 +19,6 @@ import {
   type Version,
   VERSION_SIZE,
 } from "./protocol.ts";
-import { rangeAhead } from "./range_ahead.ts";
 
 /** Milliseconds for which what the caller said counts, and after which it is asked again meanwhile. */
 const FRESH_MS = 100;
@@ -34,23 +33,22 @@ const isStale = (error: unknown) => (error as FileError)?.errno === ERRNO.ESTALE
 
 export class BlockFile extends AheadFile {
   readonly #kept: KeptFile;
-  readonly #blocks: AheadBlocks;
-  /** Of a write that nobody was told of. */
-  #failed: { error: unknown } | undefined;
   /** The caller has refused a write: no later one may follow, as long as the file is open. */
   #refused = false;
+  /** Writes under way. */
+  #under = 0;
   #looking: Promise<void> | undefined;
-
-  #flocked = false;
 
   constructor(
     client: NinepClient,
     fid: number,
-    { id, blocks, writes }: { id: bigint; blocks: AheadBlocks; writes: boolean },
+    id: bigint,
+    override readonly ahead: AheadBlocks,
+    writes: boolean,
   ) {
-    super(client, fid, id, blocks);
-    this.#blocks = blocks;
-    this.#kept = blocks.keptOf(id);
+    super(client, fid, id, ahead);
+    this.#kept = ahead.keptOf(id);
+    this.#kept.open.add(this);
     const idle = this.#kept.carriers.open(fid, writes);
     if (idle !== undefined) client.letGo(idle);
   }
@@ -59,24 +57,23 @@ export class BlockFile extends AheadFile {
     return this.#kept.carriers.fid;
   }
 
-  #tell(): void {
-    const failed = this.#failed;
-    this.#failed = undefined;
-    if (failed) throw failed.error;
+  protected override tell(): void {
+    super.tell();
     if (this.#refused) throw new FileError(ERRNO.ESTALE, "an earlier write was refused");
   }
 
   /** Another epoch has begun: what is under way is refused. */
   #fail(error: unknown): void {
-    if (isStale(error) && !this.#failed) this.#refused = true;
-    this.#failed ??= { error };
+    if (isStale(error) && !this.failure) this.#refused = true;
+    this.failure ??= { error };
     this.#kept.drop();
   }
 
   #accept(version: Version, asked: Asked): void {
     const { epoch } = this.#kept;
     const accepted = this.#kept.accept(version, asked);
-    if (accepted && epoch !== 0n && epoch !== version.epoch) this.#blocks.epochEnded(this.id);
+    if (!accepted || epoch === 0n || epoch === version.epoch) return;
+    for (const file of this.#kept.open) file.refuse();
   }
 
   /** Takes the answer to a look that went with the opening. */
@@ -87,9 +84,9 @@ export class BlockFile extends AheadFile {
     );
   }
 
-  /** For {@linkcode AheadBlocks.epochEnded}: this file has writes under way, of the epoch before. */
+  /** An epoch has ended: whoever still writes to it is refused, and writes nothing more to the next one. */
   refuse(): void {
-    this.#refused = true;
+    if (this.#under > 0) this.#refused = true;
   }
 
   /** Asks whether the file was changed. Whoever asks meanwhile gets the same answer. */
@@ -129,14 +126,14 @@ export class BlockFile extends AheadFile {
   /** Fetches what is missing of a range of parts, or waits for whoever does. */
   async #obtain(first: number, end: number): Promise<void> {
     const kept = this.#kept;
-    const { subfill, readAhead = 0 } = this.#blocks.options;
+    const { subfill, readAhead = 0 } = this.ahead.options;
     const from = subfill ? first : first - first % PER_BLOCK;
     const to = subfill ? end : Math.ceil(end / PER_BLOCK) * PER_BLOCK;
     const waits = this.#fetch(from, to);
     if (subfill && readAhead > 0) {
-      const ahead = rangeAhead(kept, first, readAhead);
-      if (ahead && this.#blocks.mayFetch()) {
-        for (const one of this.#fetch(ahead.first, ahead.end)) this.#blocks.ahead(one);
+      const range = kept.rangeAhead(first, readAhead);
+      if (range && this.ahead.mayFetch()) {
+        for (const one of this.#fetch(range.first, range.end)) this.ahead.fetches(one);
       }
     }
     await Promise.all(waits);
@@ -202,8 +199,8 @@ export class BlockFile extends AheadFile {
   }
 
   override async write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
-    await this.#blocks.writes.room(bytes.length);
-    for (this.#tell(); !this.#kept.valid; this.#tell()) await this.look();
+    await this.ahead.writes.room(bytes.length);
+    for (this.tell(); !this.#kept.valid; this.tell()) await this.look();
     const most = Math.min(MOST, Math.floor(this.client.readSize / 2));
     for (let done = 0; done < bytes.length; done += most) {
       this.#send(offset + done, bytes.subarray(done, done + most));
@@ -214,7 +211,7 @@ export class BlockFile extends AheadFile {
   /** Takes a write, and sends it with what it builds on. */
   #send(offset: number, bytes: Uint8Array): void {
     const kept = this.#kept;
-    const { defer, subhash } = this.#blocks.options;
+    const { defer, subhash } = this.ahead.options;
     const { epoch } = kept;
     const proofs = defer ? [] : kept.base(offset, bytes.length, !subhash);
     kept.write(offset, bytes, defer === true);
@@ -235,31 +232,29 @@ export class BlockFile extends AheadFile {
   /** Something that later calls by other open files have to wait for. */
   #pend(bytes: number, work: Promise<void>): Promise<void> {
     this.#kept.pending++;
-    this.#blocks.under(this.id, this, 1);
+    this.#under++;
     const done = work.catch((error) => this.#fail(error)).finally(() => {
       this.#kept.pending--;
-      this.#blocks.under(this.id, this, -1);
+      this.#under--;
     });
-    this.#blocks.writes.add(this.id, this.#carrier, bytes, done);
+    this.ahead.writes.add(this.id, this.#carrier, bytes, done);
     return done;
   }
 
   override async truncate(size: number): Promise<void> {
-    for (this.#tell(); !this.#kept.valid; this.#tell()) await this.look();
+    for (this.tell(); !this.#kept.valid; this.tell()) await this.look();
     const { epoch } = this.#kept;
     this.#kept.cut(size);
     await this.#pend(
       0,
       this.#change(BLOCK.CUT, (request) => request.u32(this.#carrier).u64(epoch).u64(size)),
     );
-    this.#tell();
+    this.tell();
   }
 
   override async sync(dataOnly: boolean): Promise<void> {
     const { epoch } = this.#kept;
-    const proofs = this.#blocks.options.defer
-      ? this.#kept.written(!this.#blocks.options.subhash)
-      : [];
+    const proofs = this.ahead.options.defer ? this.#kept.written(!this.ahead.options.subhash) : [];
     while (proofs.length > MAX_PROOFS) {
       void this.#pend(0, this.#look(proofs.splice(0, MAX_PROOFS), epoch));
     }
@@ -273,14 +268,8 @@ export class BlockFile extends AheadFile {
     await this.flush();
   }
 
-  override async flush(): Promise<void> {
-    await this.#blocks.writes.settled(this.id);
-    this.#tell();
-  }
-
   /** Who gets a lock sees what was written before, whoever has written it. */
   override async lock(lock: FileLock): Promise<boolean> {
-    if (lock.flock) this.#flocked = true;
     if (lock.type !== "none") this.#kept.expire();
     const asked = this.#kept.asked();
     return await super.lock(lock, {
@@ -294,16 +283,17 @@ export class BlockFile extends AheadFile {
   }
 
   override stat(): Promise<NodeStat> {
-    return this.#blocks.stat(this.id, () => this.client.getattr(this.fid));
+    return this.ahead.stat(this.id, () => this.client.getattr(this.fid));
   }
 
   override async close(): Promise<void> {
-    this.#blocks.closed(this.id);
+    this.#kept.open.delete(this);
+    this.ahead.closed(this.id);
     const { stays, idle } = this.#kept.carriers.close(this.fid);
     if (idle !== undefined) this.client.letGo(idle);
     if (!stays) return await super.close();
     // Its fid goes on carrying what others ask for; its lock ends.
     const lock = { type: "none", flock: true, start: 0n, length: 0n, owner: "" } as const;
-    if (this.#flocked) await super.lock(lock);
+    if (this.flocked) await super.lock(lock);
   }
 }

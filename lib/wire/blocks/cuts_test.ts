@@ -9,7 +9,7 @@ import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { mountFuse } from "../fuse/mount.ts";
 import { type GuardedFile, Guards } from "./guards.ts";
-import type { BlockOptions } from "./options.ts";
+import type { BlockOptions } from "./protocol.ts";
 import { bothEnds, COHERENCES } from "./testing.ts";
 
 const ALL = Deno.env.get("SVC_TEST_CUTS") === "1";

@@ -12,6 +12,9 @@ import { hashOf, type Proof, type Version } from "./protocol.ts";
 
 /** Milliseconds for which attributes count, as in other mounts. */
 const STAT_MS = 50;
+/** Of reading ahead: milliseconds without a miss after which it begins anew, and parts that are fetched first. */
+const IDLE_MS = 250;
+const FIRST = 4;
 /** Bytes of a part and of a block. */
 export const PART = 4096;
 const PARTS = 16;
@@ -41,7 +44,6 @@ export function partsOf(offset: number, size: number): { first: number; end: num
 
 export class KeptFile {
   readonly #blocks = new Map<number, Block>();
-  readonly #budget: BlockBudget;
   readonly carriers = new Carriers();
   #epoch: bigint | undefined;
   size = 0;
@@ -61,13 +63,13 @@ export class KeptFile {
   pending = 0;
   /** Ranges that are being fetched, by part. */
   readonly fetching = new Map<number, Promise<void>>();
+  /** The open files of it. */
+  readonly open = new Set<{ refuse(): void }>();
   /** For reading ahead: when something was missing last, and how much is fetched. */
-  missedAt = 0;
-  window = 0;
+  #missedAt = 0;
+  #window = 0;
 
-  constructor(budget: BlockBudget) {
-    this.#budget = budget;
-  }
+  constructor(private readonly budget: BlockBudget) {}
 
   get epoch(): bigint {
     return this.#epoch ?? 0n;
@@ -131,7 +133,7 @@ export class KeptFile {
 
   /** Forgets everything. What is under way is of no use. */
   drop(): void {
-    for (const block of this.#blocks.values()) this.#budget.forget(block);
+    for (const block of this.#blocks.values()) this.budget.forget(block);
     this.#blocks.clear();
     this.#dirty.clear();
     this.#epoch = undefined;
@@ -152,12 +154,28 @@ export class KeptFile {
     return block !== undefined && (block.known & 1 << part % PARTS) !== 0;
   }
 
+  /**
+   * The parts around one that was missing that are fetched too, with `subfill`: more and more while reads go on
+   * missing something. Undefined: nothing more than what is read. `most`: bytes.
+   */
+  rangeAhead(part: number, most: number): { first: number; end: number } | undefined {
+    const now = performance.now();
+    const again = now - this.#missedAt < IDLE_MS;
+    this.#missedAt = now;
+    const window = again ? Math.min(Math.max(FIRST, this.#window * 2), Math.floor(most / PART)) : 0;
+    this.#window = window;
+    if (window < 1) return undefined;
+    const first = part - part % window;
+    const end = Math.min(first + window, Math.ceil(this.size / PART));
+    return end > first ? { first, end } : undefined;
+  }
+
   /** Copies known bytes. */
   copy(offset: number, into: Uint8Array): void {
     for (let have = 0; have < into.length;) {
       const at = offset + have;
       const block = this.#blocks.get(Math.floor(at / BLOCK_SIZE))!;
-      this.#budget.touch(block);
+      this.budget.touch(block);
       const from = at % BLOCK_SIZE;
       const part = block.bytes.subarray(from, Math.min(BLOCK_SIZE, from + into.length - have));
       into.set(part, have);
@@ -168,13 +186,13 @@ export class KeptFile {
   #block(index: number): Block {
     const known = this.#blocks.get(index);
     if (known) {
-      this.#budget.touch(known);
+      this.budget.touch(known);
       return known;
     }
     const bytes = new Uint8Array(BLOCK_SIZE);
     const block: Block = { index, bytes, known: 0, wrote: new Array(PARTS).fill(0) };
     this.#blocks.set(index, block);
-    this.#budget.add(block, () => this.#evict(block));
+    this.budget.add(block, () => this.#evict(block));
     return block;
   }
 
@@ -242,7 +260,7 @@ export class KeptFile {
       if (from + BLOCK_SIZE <= size) continue;
       if (from >= size) {
         this.#blocks.delete(block.index);
-        this.#budget.forget(block);
+        this.budget.forget(block);
       } else {
         block.bytes.fill(0, size - from);
         block.known &= (1 << Math.ceil((size - from) / PART)) - 1;

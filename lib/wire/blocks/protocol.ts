@@ -19,6 +19,18 @@ import { createHash } from "../../base/hash.ts";
 import type { FileTime } from "../files/node.ts";
 import { type Reader, violation, type Writer } from "../ninep/messages.ts";
 
+/** How the blocks of a mount with `,async` are kept coherent with the caller's files (docs/mounts.md). */
+export interface BlockOptions {
+  /** What a write builds on is proved part by part, not block by block. */
+  subhash?: boolean;
+  /** What was written is proved when it is synced, instead of what it builds on with each write. */
+  defer?: boolean;
+  /** Only the parts that are read are fetched, not whole blocks. */
+  subfill?: boolean;
+  /** With `subfill`: bytes that are fetched ahead, at most. */
+  readAhead?: number;
+}
+
 /** Types of requests; the answer's is one higher. */
 export const BLOCK = { LOOK: 200, READ: 202, WRITE: 204, SYNC: 206, CUT: 208, LOCK: 210 } as const;
 

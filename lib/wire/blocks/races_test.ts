@@ -114,3 +114,18 @@ Deno.test("blocks: a connection that is cut at any moment leaves nobody waiting,
     await ends[Symbol.asyncDispose]();
   }
 });
+
+Deno.test("blocks: a file that is closed while another opens it can be written to", async () => {
+  await using ends = await bothEnds({}, { delay: () => 20 });
+  await Deno.writeTextFile(`${ends.folder}/file`, "one");
+  const node = await ends.root.walk("file");
+  const first = await node.open(OPEN.RDWR);
+  const opening = node.open(OPEN.RDWR);
+  await new Promise((resolve) => setImmediate(resolve));
+  const closed = first.close();
+  const second = await opening;
+  await within(60_000, second.write(0, new TextEncoder().encode("two")));
+  await second.sync(false);
+  await Promise.all([closed, second.close()]);
+  assert.equal(await Deno.readTextFile(`${ends.folder}/file`), "two");
+});

@@ -9,7 +9,7 @@ import { duplexPair } from "../testing.ts";
 import { AheadBlocks } from "./ahead_blocks.ts";
 import type { BlockBudget } from "./budget.ts";
 import { Guards } from "./guards.ts";
-import type { BlockOptions } from "./options.ts";
+import type { BlockOptions } from "./protocol.ts";
 
 export const COHERENCES: Record<string, BlockOptions> = {
   classic: {},

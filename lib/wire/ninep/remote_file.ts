@@ -213,9 +213,9 @@ export class RemoteFile implements OpenFile {
  */
 export class AheadFile extends RemoteFile {
   readonly #reads: ReadAhead;
-  #flocked = false;
+  protected flocked = false;
   /** Of a write that nobody was told of. */
-  #failure: { error: unknown } | undefined;
+  protected failure: { error: unknown } | undefined;
 
   /** `first`: the file's first bytes, where they were asked for together with its opening. */
   constructor(
@@ -237,9 +237,9 @@ export class AheadFile extends RemoteFile {
     return this.ahead.writes.settled(this.id, this.fid);
   }
 
-  #tell(): void {
-    const failure = this.#failure;
-    this.#failure = undefined;
+  protected tell(): void {
+    const { failure } = this;
+    this.failure = undefined;
     if (failure) throw failure.error;
   }
 
@@ -249,21 +249,21 @@ export class AheadFile extends RemoteFile {
   }
 
   override async write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
-    this.#tell();
+    this.tell();
     await this.#others();
     await this.ahead.writes.room(bytes.length);
     const touched = () => this.ahead.touched(this.id);
     const written = writeAll(this.client, this.fid, offset, bytes, touched).then((done) => {
       if (done < bytes.length) throw new FileError(ERRNO.ENOSPC, "only a part was written");
     });
-    const told = written.catch((error) => void (this.#failure ??= { error }));
+    const told = written.catch((error) => void (this.failure ??= { error }));
     this.ahead.sent(this.id, this.fid, bytes.length, told);
     return bytes.length;
   }
 
   async flush(): Promise<void> {
     await this.ahead.writes.settled(this.id);
-    this.#tell();
+    this.tell();
   }
 
   override async stat(): Promise<NodeStat> {
@@ -286,7 +286,7 @@ export class AheadFile extends RemoteFile {
   /** Who gets a lock that was given back sees what was written under it. */
   override async lock(lock: FileLock, message?: LockMessage): Promise<boolean> {
     await this.ahead.writes.settled(this.id);
-    this.#flocked ||= lock.flock === true;
+    this.flocked ||= lock.flock === true;
     const locked = await super.lock(lock, message);
     this.ahead.reads.changed(this.id);
     return locked;
@@ -295,7 +295,7 @@ export class AheadFile extends RemoteFile {
   override close(): Promise<void> {
     this.#reads.close();
     // Others wait for its lock.
-    if (this.#flocked) return super.close();
+    if (this.flocked) return super.close();
     this.client.letGo(this.fid);
     return Promise.resolve();
   }
