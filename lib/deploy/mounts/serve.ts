@@ -17,7 +17,7 @@ import { Waking } from "../../wire/known/waking.ts";
 import { remoteRoot } from "../../wire/ninep/remote_node.ts";
 import { ownStdio } from "../../wire/stdio_duplex.ts";
 import type { MountLine, ServedMount } from "./plan.ts";
-import { TREE, TreeRoot } from "./tree_root.ts";
+import { TREE, treeRoot } from "./tree_root.ts";
 
 /** Milliseconds that the kernel may keep what it was told of a file: the caller may change it at any time. */
 const KEEP_MS = 50;
@@ -41,7 +41,7 @@ async function mountAll(
     const options = { writable, keepMs, flocks: client.own };
     if (!cache && !async) {
       const { root, tree, another } = await exports.root(name, { writable });
-      const mount = mountFuse(at, new TreeRoot(root, another), { ...options, wakes: client.own });
+      const mount = mountFuse(at, treeRoot(root, another), { ...options, wakes: client.own });
       tree.heard = new Waking(tree, mount, join(at, TREE));
       mounted.push(mount);
       continue;
@@ -53,7 +53,7 @@ async function mountAll(
       const node = await remoteRoot(client, name, { writable, ahead: tree.ahead });
       return by ? new CachedNode(node, by) : node;
     };
-    mounted.push(mountFuse(at, new TreeRoot(tree, another), options));
+    mounted.push(mountFuse(at, treeRoot(tree, another), options));
   }
 }
 

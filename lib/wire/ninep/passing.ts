@@ -7,9 +7,9 @@ import { statDescriptor } from "../../sys/entry_stat.ts";
 import { Giver, letTake } from "../../sys/pass_fds.ts";
 import { HostFile, HostFolder } from "../files/host_file.ts";
 import { HostNode } from "../files/host_node.ts";
-import { SingleFileRoot } from "../files/host_single_file.ts";
 import type { HostTree } from "../files/host_tree.ts";
 import { type FileNode, Listing } from "../files/node.ts";
+import { OneEntry } from "../files/one_entry.ts";
 import { Fid, Fids, SharedNode } from "./fids.ts";
 import type { ServedState } from "./server.ts";
 
@@ -41,7 +41,7 @@ export interface PassedServed extends Pick<ServedState, "msize" | "own"> {
 
 /** The node that knows the export's tree; undefined for files that are not of this machine, or are watched over. */
 function baseOf(root: FileNode): HostNode | undefined {
-  const base = root instanceof SingleFileRoot ? root.folder : root;
+  const base = root instanceof OneEntry ? root.beside : root;
   return base instanceof HostNode && !base.passed.tree.options.guards ? base : undefined;
 }
 
