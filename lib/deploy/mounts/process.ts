@@ -15,17 +15,14 @@ const MAX_LINE = 16 * 1024;
 export class MountProcess {
   /** 9P, whose client is the process. */
   readonly stream: Duplex;
-  readonly #child: Deno.ChildProcess;
   readonly #ready = Promise.withResolvers<void>();
-  readonly #ended: Promise<void>;
-  readonly #log: Logger;
+  /** Resolves when the process has ended. */
+  readonly ended: Promise<void>;
 
-  constructor(child: Deno.ChildProcess, log: Logger) {
-    this.#child = child;
-    this.#log = log;
+  constructor(private readonly child: Deno.ChildProcess, private readonly log: Logger) {
     this.stream = childStdio(child);
     this.#ready.promise.catch(() => {/* who waits is told */});
-    this.#ended = this.#watch();
+    this.ended = this.#watch();
   }
 
   static async start(mounts: readonly ServedMount[], log: Logger): Promise<MountProcess> {
@@ -39,25 +36,20 @@ export class MountProcess {
     return this.#ready.promise;
   }
 
-  /** Resolves when the process has ended. */
-  get ended(): Promise<void> {
-    return this.#ended;
-  }
-
   async #watch(): Promise<void> {
     let line = "";
-    for await (const text of this.#child.stderr.pipeThrough(new TextDecoderStream())) {
+    for await (const text of this.child.stderr.pipeThrough(new TextDecoderStream())) {
       const lines = (line + text).split("\n");
       line = lines.pop()!.slice(-MAX_LINE);
       for (const one of lines) this.#heard(one);
     }
-    const { code } = await this.#child.status;
+    const { code } = await this.child.status;
     this.#ready.reject(mountFailure(`the process that serves them ended with ${code}`));
   }
 
   #heard(text: string): void {
     const line = readMountLine(text);
-    if (!line) this.#log.warn("the process that serves a session's mounts said", { text });
+    if (!line) this.log.warn("the process that serves a session's mounts said", { text });
     else if ("ready" in line) this.#ready.resolve();
     else this.#ready.reject(mountFailure(line.failed));
   }
@@ -65,9 +57,9 @@ export class MountProcess {
   /** Ends its input, so that it unmounts and ends; kills it where it does not. */
   async end(): Promise<void> {
     this.stream.reset();
-    const timer = setTimeout(() => this.#child.kill("SIGKILL"), END_MS);
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), END_MS);
     try {
-      await this.#ended;
+      await this.ended;
     } finally {
       clearTimeout(timer);
     }

@@ -81,31 +81,22 @@ export class CallerMountService implements DeployService {
     requireFreeTargets(spec, mounts, "Cannot mount the caller's files");
     const { folder, graceMs, byCompanions, kept, log } = this.#options;
     kept.require(spec, mounts);
-    if (await byCompanions?.()) {
-      const led = new LedMounts(caller, mounts);
-      const how = (mount: CallerMount) => kept.how(mount, spec).async;
-      return {
-        contribute: () => {
-          this.#mounted.set(spec.name, led);
-          return { companion: companionMounts(mounts, { graceMs, how }) };
-        },
-        commit() {},
-        release: () => this.#end(spec.name, led),
-      };
-    }
-    if (!hasFuse()) {
+    const led = await byCompanions?.() ? new LedMounts(caller, mounts) : undefined;
+    if (!led && !hasFuse()) {
       throw new SvcError("prerequisite_missing", `${attempt}: the server has no /dev/fuse`, {
         help: "load the kernel's module fuse at the server, or run it where /dev/fuse is to be had",
       });
     }
-    const made = new SessionMounts({
-      ...{ mounts, caller, graceMs, log },
-      how: (mount) => kept.how(mount, spec),
-      folder: join(folder, spec.name),
-    });
+    const how = (mount: CallerMount) => kept.how(mount, spec);
+    const own = { mounts, caller, how, graceMs, log, folder: join(folder, spec.name) };
+    const made = led ?? new SessionMounts(own);
     return {
       contribute: async () => {
         this.#mounted.set(spec.name, made);
+        if (made instanceof LedMounts) {
+          const blocks = (mount: CallerMount) => how(mount).async;
+          return { companion: companionMounts(mounts, { graceMs, how: blocks }) };
+        }
         await made.start();
         return { mounts: made.attached };
       },

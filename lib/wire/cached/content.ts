@@ -50,21 +50,14 @@ export const DATA = ".data";
 export const INDEX = ".index";
 
 export class Content {
-  readonly #data: FileHandle;
-  readonly #index: FileHandle;
-  readonly #chunks: Map<number, Chunk>;
-  readonly #chunkSize: number;
   #full = false;
 
   private constructor(
-    files: readonly [FileHandle, FileHandle],
-    chunks: Map<number, Chunk>,
-    chunkSize: number,
-  ) {
-    [this.#data, this.#index] = files;
-    this.#chunks = chunks;
-    this.#chunkSize = chunkSize;
-  }
+    private readonly data: FileHandle,
+    private readonly index: FileHandle,
+    private readonly chunks: Map<number, Chunk>,
+    private readonly chunkSize: number,
+  ) {}
 
   /** Opens or begins what is kept at `path` with the endings. Throws the system's errors. */
   static async open(path: string, chunkSize: number): Promise<Content> {
@@ -83,7 +76,7 @@ export class Content {
           await index.truncate(0);
           bytes = new Uint8Array(0);
         }
-        return new Content([data, index], readRecords(bytes, chunkSize), chunkSize);
+        return new Content(data, index, readRecords(bytes, chunkSize), chunkSize);
       } catch (error) {
         await index.close();
         throw error;
@@ -96,28 +89,28 @@ export class Content {
 
   /** Bytes of a chunk from an offset in it on; undefined where it is not kept. */
   async read(number: number, offset: number, into: Uint8Array): Promise<number | undefined> {
-    const chunk = this.#chunks.get(number);
+    const chunk = this.chunks.get(number);
     if (!chunk) return undefined;
     const good = await (chunk.checked ??= this.#check(number, chunk));
     if (!good) {
-      if (this.#chunks.get(number) === chunk) this.#chunks.delete(number);
+      if (this.chunks.get(number) === chunk) this.chunks.delete(number);
       return undefined;
     }
     const size = Math.max(0, Math.min(into.length, chunk.length - offset));
-    const got = await this.#fill(number * this.#chunkSize + offset, into.subarray(0, size));
+    const got = await this.#fill(number * this.chunkSize + offset, into.subarray(0, size));
     return got === size ? size : undefined;
   }
 
   async #check(number: number, { length, hash }: Chunk): Promise<boolean> {
     const bytes = new Uint8Array(length);
-    const got = await this.#fill(number * this.#chunkSize, bytes).catch(() => -1);
+    const got = await this.#fill(number * this.chunkSize, bytes).catch(() => -1);
     return got === length && equal(hashOf(bytes), hash);
   }
 
   async #fill(at: number, into: Uint8Array): Promise<number> {
     let have = 0;
     while (have < into.length) {
-      const { bytesRead } = await this.#data.read(into, have, into.length - have, at + have);
+      const { bytesRead } = await this.data.read(into, have, into.length - have, at + have);
       if (bytesRead === 0) break;
       have += bytesRead;
     }
@@ -134,19 +127,19 @@ export class Content {
     };
     try {
       for (let done = 0; done < bytes.length;) {
-        const at = number * this.#chunkSize + done;
-        const { bytesWritten } = await this.#data.write(bytes, done, bytes.length - done, at);
+        const at = number * this.chunkSize + done;
+        const { bytesWritten } = await this.data.write(bytes, done, bytes.length - done, at);
         done += bytesWritten;
       }
-      await this.#index.write(record(number, chunk));
-      this.#chunks.set(number, chunk);
+      await this.index.write(record(number, chunk));
+      this.chunks.set(number, chunk);
     } catch {
       this.#full = true;
     }
   }
 
   async close(): Promise<void> {
-    await this.#data.close();
-    await this.#index.close();
+    await this.data.close();
+    await this.index.close();
   }
 }
