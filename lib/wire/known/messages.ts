@@ -34,7 +34,7 @@ export type News =
 
 /** Bytes of attributes, and of an entry beside its name. */
 const STAT = 68;
-export const ENTRY = STAT + 10;
+const ENTRY = STAT + 10;
 
 function putStat(to: Writer, stat: NodeStat): Writer {
   to.u32(stat.mode).u32(stat.uid).u32(stat.gid).u32(stat.nlink).u64(stat.size).u64(stat.blocks);

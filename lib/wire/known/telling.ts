@@ -12,7 +12,7 @@ import {
   type WatchedFolder,
 } from "../files/node.ts";
 import { NO_TAG, RTOLD, Writer } from "../ninep/messages.ts";
-import { ENTRY, putListing, putNews } from "./messages.ts";
+import { putListing, putNews } from "./messages.ts";
 
 /** Entries of one folder at most, and of one answer, after which no further folder is added. */
 const MOST = 8000;
@@ -52,35 +52,35 @@ export class Telling {
   list(node: FileNode, tree: number, reply: Writer): void {
     reply.u16(0);
     const at = reply.size;
-    const most = Math.min(MOST, Math.floor(BYTES / (ENTRY + 16)));
+    const queue: FileNode[] = [];
     let [folders, entries] = [0, 0];
-    const queue: { node: FileNode; own: boolean }[] = [{ node, own: false }];
+    const add = (node: FileNode, most: number) => {
+      const before = reply.size;
+      try {
+        const listing = this.#listing(node, tree, most);
+        putListing(reply, listing);
+        if (reply.size - at > BYTES) throw new FileError(ERRNO.EFBIG, "the folder is too large");
+        folders++;
+        entries += listing.entries.length;
+        queue.push(...below(node, listing.entries, TOGETHER - entries));
+      } catch (error) {
+        reply.shrink(reply.size - before);
+        this.#drop(tree, node.id);
+        throw error;
+      }
+    };
     try {
-      for (let next = queue.shift(); next; next = queue.shift()) {
-        const first = folders === 0;
-        try {
-          const listing = this.#listing(next.node, tree, first ? most : TOGETHER - entries);
-          const before = reply.size;
-          putListing(reply, listing);
-          if (reply.size - at > BYTES) {
-            reply.shrink(reply.size - before);
-            throw new FileError(ERRNO.EFBIG, "the folder is too large");
-          }
-          folders++;
-          entries += listing.entries.length;
-          if (entries < TOGETHER) {
-            queue.push(...below(next.node, listing.entries, TOGETHER - entries));
-          }
-        } catch (error) {
-          this.#drop(tree, next.node.id);
-          if (first) throw error;
-        } finally {
-          if (next.own) next.node.close();
-        }
+      add(node, MOST);
+      for (const one of queue) {
         if (entries >= TOGETHER) break;
+        try {
+          add(one, TOGETHER - entries);
+        } catch {
+          // It is asked for when it is needed.
+        }
       }
     } finally {
-      for (const { node, own } of queue) if (own) node.close();
+      for (const one of queue) one.close();
     }
     reply.patch16(at - 2, folders);
   }
@@ -191,13 +191,13 @@ function below(
   folder: FileNode,
   entries: readonly { name: string; stat: { mode: number } }[],
   most: number,
-): { node: FileNode; own: boolean }[] {
-  const found: { node: FileNode; own: boolean }[] = [];
+): FileNode[] {
+  const found: FileNode[] = [];
   for (const { name, stat } of entries) {
     if ((stat.mode & TYPE_MASK) !== TYPE_BITS.directory || found.length >= most) continue;
     try {
       const node = folder.walk(name);
-      if (!(node instanceof Promise)) found.push({ node, own: true });
+      if (!(node instanceof Promise)) found.push(node);
       else node.then((late) => late.close(), () => {});
     } catch {
       // It is gone by now.

@@ -15,6 +15,8 @@ const REFUSED_MS = 30_000;
 const MOST = 1_000_000;
 
 interface Entry {
+  folder: bigint;
+  name: string;
   id: bigint;
   kind: NodeKind;
   /** Undefined where the mount has changed them, until that is told. */
@@ -51,15 +53,13 @@ const same = (a: NodeStat, b: NodeStat, fields: readonly ("mtime" | "ctime")[]) 
 export class KnownTree {
   #folders = new Map<bigint, Folder>();
   #entries = 0;
-  /** Of files that are an entry of a known folder, by their numbers. */
-  #files = new Map<bigint, Entry>();
+  /** The entries of known folders by their numbers: of a file with several names one that was told last. */
+  #known = new Map<bigint, Entry>();
   #loading = new Map<bigint, Promise<void>>();
   #refused = new Map<bigint, number>();
   /** Names that the mount is changing: what is told of them meanwhile may be that change. */
   #own = new Map<string, number>();
   heard: Heard | undefined;
-  /** Where the known folders are, as entries of others. */
-  #places = new Map<bigint, { folder: bigint; name: string }>();
   /** What the kernel is being told. */
   #telling = new Set<Promise<void>>();
 
@@ -76,11 +76,11 @@ export class KnownTree {
   path(folder: bigint): string | undefined {
     const names: string[] = [];
     for (let at = folder; at !== this.root;) {
-      const place = this.#places.get(at);
+      const entry = this.#known.get(at);
       // Deeper than any path, or in a circle, by listings that are not of one moment.
-      if (!place || names.length > 2000) return undefined;
-      names.unshift(place.name);
-      at = place.folder;
+      if (!entry || names.length > 2000) return undefined;
+      names.unshift(entry.name);
+      at = entry.folder;
     }
     return names.join("/");
   }
@@ -92,7 +92,7 @@ export class KnownTree {
 
   /** Whether a known entry has the number. */
   lives(id: bigint): boolean {
-    return this.#files.has(id) || this.#places.has(id);
+    return this.#known.has(id);
   }
 
   /** Undefined where it has none, or is not known. */
@@ -160,23 +160,22 @@ export class KnownTree {
     for (const entry of entries) {
       const { name, id: number, stat } = entry;
       if (before) this.told({ ...news, name, entry });
-      else this.#put(id, name, { id: number, kind: kindOf(stat.mode), stat });
+      else this.#put({ folder: id, name, id: number, kind: kindOf(stat.mode), stat });
     }
   }
 
-  #put(at: bigint, name: string, entry: Entry): void {
-    const folder = this.#folders.get(at)!;
-    this.#take(folder, name);
-    folder.entries.set(name, entry);
+  #put(entry: Entry): void {
+    const folder = this.#folders.get(entry.folder)!;
+    this.#take(folder, entry.name);
+    folder.entries.set(entry.name, entry);
     this.#entries++;
-    if (entry.kind === "directory") return void this.#places.set(entry.id, { folder: at, name });
+    const other = this.#known.get(entry.id);
     // It has two names: who changes it by one is not told by the other.
-    const other = this.#files.get(entry.id);
-    if (other) {
+    if (other && entry.kind !== "directory") {
       other.stat = undefined;
       void this.heard?.file(entry.id);
     }
-    this.#files.set(entry.id, entry);
+    this.#known.set(entry.id, entry);
   }
 
   #take(folder: Folder, name: string): Entry | undefined {
@@ -184,11 +183,7 @@ export class KnownTree {
     if (!entry) return;
     folder.entries.delete(name);
     this.#entries--;
-    if (this.#files.get(entry.id) === entry) this.#files.delete(entry.id);
-    const place = this.#places.get(entry.id);
-    if (place?.name === name && this.#folders.get(place.folder) === folder) {
-      this.#places.delete(entry.id);
-    }
+    if (this.#known.get(entry.id) === entry) this.#known.delete(entry.id);
     return entry;
   }
 
@@ -238,25 +233,26 @@ export class KnownTree {
     const after = now && { id: now.id, kind: kindOf(now.stat.mode) };
     if (!now || before?.id !== now.id) {
       this.#take(folder, name);
-      if (now) this.#put(id, name, { ...after!, stat: now.stat });
+      if (now) this.#put({ folder: id, name, ...after!, stat: now.stat });
       if ((before || now) && !this.#own.has(`${id}/${name}`)) {
         this.#heard({ folder: id, name, before, after, what: "entry" });
       }
-    } else if (before) this.#saw(id, name, before, now.stat);
+    } else this.#saw(before, now.stat);
   }
 
   /** Attributes of an entry that have just come from the caller. Resolves when the kernel knows what has changed. */
   async saw(folder: bigint, name: string, id: bigint, stat: NodeStat): Promise<void> {
     const entry = this.#folders.get(folder)?.entries.get(name);
-    if (entry?.id === id) this.#saw(folder, name, entry, stat);
+    if (entry?.id === id) this.#saw(entry, stat);
     // News may have come just before, and be on their way to the kernel.
     await Promise.all(this.#telling);
   }
 
-  #saw(folder: bigint, name: string, entry: Entry, stat: NodeStat): void {
+  #saw(entry: Entry, stat: NodeStat): void {
+    const { folder, name } = entry;
     const before = this.ahead.writes.settled(entry.id) ? undefined : entry.stat;
     entry.stat = stat;
-    if (entry.kind !== "directory") this.#files.set(entry.id, entry);
+    this.#known.set(entry.id, entry);
     if (!before || same(before, stat, ["mtime", "ctime"])) return;
     const what = same(before, stat, ["mtime"]) ? "attributes" : "content";
     this.#heard({ folder, name, before: entry, after: entry, what });
@@ -294,7 +290,7 @@ export class KnownTree {
     // Where news of it have come already, they had the folder's attributes too.
     if (!at || at.entries.get(name)?.id === id) return;
     at.stat = undefined;
-    this.#put(folder, name, { id, kind, stat: undefined });
+    this.#put({ folder, name, id, kind, stat: undefined });
   }
 
   removed(folder: bigint, name: string): void {
@@ -321,17 +317,16 @@ export class KnownTree {
     }
     if (!into) return;
     into.stat = undefined;
-    if (entry) this.#put(to, newName, { id: entry.id, kind: entry.kind, stat: undefined });
-    // What came there is not known.
+    if (entry) {
+      const { id, kind } = entry;
+      this.#put({ folder: to, name: newName, id, kind, stat: undefined });
+    } // What came there is not known.
     else this.doubt(to);
   }
 
   /** The mount changes a file's content or attributes, or is done with it. */
   touched(id: bigint): void {
-    const file = this.#files.get(id);
-    if (file) file.stat = undefined;
-    const folder = this.#folders.get(id);
-    if (folder) folder.stat = undefined;
+    for (const one of [this.#known.get(id), this.#folders.get(id)]) if (one) one.stat = undefined;
   }
 
   /** An entry is not what it was taken for. */
