@@ -1,9 +1,7 @@
 /** One file as an export: whoever has the export reaches that file, and nothing beside it. */
 import assert from "node:assert/strict";
-import { NinepClient } from "../ninep/client.ts";
 import { type RemoteNode, remoteRoot } from "../ninep/remote_node.ts";
-import { serveNinep } from "../ninep/server.ts";
-import { duplexPair } from "../testing.ts";
+import { served } from "../ninep/testing.ts";
 import { hostSingleFile } from "./host_single_file.ts";
 import { ERRNO, OPEN } from "./node.ts";
 
@@ -16,9 +14,8 @@ Deno.test({
     await Deno.writeTextFile(`${folder}/secret`, "secret");
     await Deno.mkdir(`${folder}/deep`);
     const exported = hostSingleFile(`${folder}/conf`, "file", { writable: true });
-    const [near, far] = duplexPair();
-    const serving = serveNinep(far, new Map([["", exported]]));
-    const client = await NinepClient.connect(near);
+    await using ends = await served(exported);
+    const { client } = ends;
     const root: RemoteNode = await remoteRoot(client, "", { writable: true });
     const fails = (errno: number, work: Promise<unknown>) => assert.rejects(work, { errno });
     const text = async () => {
@@ -68,10 +65,6 @@ Deno.test({
       assert.deepEqual(left, ["conf", "secret"]);
       assert.equal(await Deno.readTextFile(`${folder}/secret`), "secret");
     } finally {
-      await near.closeWrite();
-      await serving;
-      client.close();
-      exported.close();
       await Deno.remove(folder, { recursive: true });
     }
   },

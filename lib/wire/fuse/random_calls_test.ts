@@ -3,11 +3,10 @@ import assert from "node:assert/strict";
 import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { hostFolder } from "../files/host_node.ts";
-import { NinepClient } from "../ninep/client.ts";
 import { KnownExports } from "../known/export.ts";
 import { Waking } from "../known/waking.ts";
-import { serveNinep } from "../ninep/server.ts";
-import { duplexPair, SEED } from "../testing.ts";
+import { served } from "../ninep/testing.ts";
+import { SEED } from "../testing.ts";
 import { mountFuse } from "./mount.ts";
 
 const PROGRAM = new URL("../../../test/fixtures/random_file_calls.ts", import.meta.url).pathname;
@@ -32,11 +31,9 @@ for (const seed of SEEDS) {
       const [at, folder, local] = [`${base}/1/mount`, `${base}/2/folder`, `${base}/3/local`];
       for (const path of [at, folder, local]) await Deno.mkdir(path, { recursive: true });
       const exported = hostFolder(folder, { writable: true });
-      const [near, far] = duplexPair();
-      const serving = serveNinep(far, new Map([["", exported]]));
-      const client = await NinepClient.connect(near, { maxMessage: 1 << 20, own: true });
       try {
-        const { root, tree } = await new KnownExports(client).root("", { writable: true });
+        await using ends = await served(exported, { maxMessage: 1 << 20, own: true });
+        const { root, tree } = await new KnownExports(ends.client).root("", { writable: true });
         await using mount = mountFuse(at, root, { writable: true, keepMs: 50 });
         tree.heard = new Waking(tree, mount, at);
         const [mounted, want] = await Promise.all([lines(at, seed), lines(local, seed)]);
@@ -46,10 +43,6 @@ for (const seed of SEEDS) {
         assert.equal(mounted.length, want.length);
         assert.ok(want.filter((line) => !/ E[A-Z]+$/.test(line)).length > COUNT / 10, "most fail");
       } finally {
-        await near.closeWrite();
-        await serving;
-        client.close();
-        exported.close();
         await Deno.remove(base, { recursive: true });
       }
     },

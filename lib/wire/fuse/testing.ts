@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
+import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
-import { NinepClient } from "../ninep/client.ts";
 import { KnownExports } from "../known/export.ts";
 import { Waking } from "../known/waking.ts";
-import { serveNinep } from "../ninep/server.ts";
-import { counting, delayed, duplexPair } from "../testing.ts";
+import { served } from "../ninep/testing.ts";
+import { counting, delayed } from "../testing.ts";
 import { type MountedFuse, mountFuse } from "./mount.ts";
 
 export interface Mounted {
@@ -58,11 +58,15 @@ export function mountTest(
       const [at, folder, beside] = [`${base}/mount`, `${base}/folder`, `${base}/beside`];
       for (const path of [at, folder, beside]) await Deno.mkdir(path);
       const exported = hostFolder(folder, { writable });
-      const [near, far] = duplexPair();
-      const serving = serveNinep(far, new Map([["", exported]]));
-      const line = counting(delayMs > 0 ? delayed(near, delayMs) : near);
-      const client = await NinepClient.connect(line, { maxMessage: 1 << 20, own: true });
+      let trips = () => 0;
+      const line = (near: Duplex) => {
+        const counted = counting(delayMs > 0 ? delayed(near, delayMs) : near);
+        trips = () => counted.trips;
+        return counted;
+      };
       try {
+        await using ends = await served(exported, { maxMessage: 1 << 20, own: true, line });
+        const { client } = ends;
         // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
         const { root, tree } = await new KnownExports(client).root("", { writable });
         await using mounted = mountFuse(at, root, {
@@ -70,12 +74,8 @@ export function mountTest(
           flocks: client.own,
         });
         tree.heard = new Waking(tree, mounted, at);
-        await fn({ at, folder, beside, mount: mounted, trips: () => line.trips });
+        await fn({ at, folder, beside, mount: mounted, trips });
       } finally {
-        await near.closeWrite();
-        await serving;
-        client.close();
-        exported.close();
         await Deno.remove(base, { recursive: true });
       }
     },

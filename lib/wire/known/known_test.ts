@@ -1,11 +1,11 @@
 /** What is known of a caller's folders without asking: how much it saves, and that it is true. */
 import assert from "node:assert/strict";
+import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { ERRNO, type FileNode, OPEN, type WatchedFolder } from "../files/node.ts";
 import { mountTest as fuseTest, run } from "../fuse/testing.ts";
-import { NinepClient } from "../ninep/client.ts";
-import { serveNinep } from "../ninep/server.ts";
-import { counting, duplexPair } from "../testing.ts";
+import { served } from "../ninep/testing.ts";
+import { counting } from "../testing.ts";
 import { KnownExports } from "./export.ts";
 import type { Change } from "./tree.ts";
 
@@ -38,13 +38,16 @@ function test(
     fn: async () => {
       const folder = await Deno.makeTempDir({ prefix: "svc-known-" });
       const exported = shown(hostFolder(folder, { writable: true }));
-      const [near, far] = duplexPair();
-      const serving = serveNinep(far, new Map([["", exported]]));
-      const line = counting(near);
-      const client = await NinepClient.connect(line, { own });
+      let trips = () => 0;
+      const line = (near: Duplex) => {
+        const counted = counting(near);
+        trips = () => counted.trips;
+        return counted;
+      };
       const heard: Change[] = [];
       try {
-        const { root, tree } = await new KnownExports(client).root("", { writable: true });
+        await using ends = await served(exported, { own, line });
+        const { root, tree } = await new KnownExports(ends.client).root("", { writable: true });
         tree.heard = {
           changed: (change) => Promise.resolve(void heard.push(change)),
           file: () => Promise.resolve(),
@@ -59,12 +62,8 @@ function test(
         };
         const seen = (name: string, want = true) =>
           eventually(`${name}: ${want}`, async () => await there(name) === want);
-        await fn({ folder, root, heard, seen, trips: () => line.trips });
+        await fn({ folder, root, heard, seen, trips });
       } finally {
-        await near.closeWrite();
-        await serving;
-        client.close();
-        exported.close();
         await Deno.remove(folder, { recursive: true });
       }
     },

@@ -3,11 +3,10 @@ import assert from "node:assert/strict";
 import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { ERRNO, FileError, type FileNode, type NodeWriter, OPEN } from "../files/node.ts";
-import { counting, duplexPair } from "../testing.ts";
-import { NinepClient } from "./client.ts";
+import { counting } from "../testing.ts";
 import type { AheadFile } from "./remote_file.ts";
 import { type RemoteNode, remoteRoot } from "./remote_node.ts";
-import { serveNinep } from "./server.ts";
+import { served } from "./testing.ts";
 
 interface Mounted extends AsyncDisposable {
   root: RemoteNode;
@@ -15,20 +14,11 @@ interface Mounted extends AsyncDisposable {
 }
 
 async function mounted(exported: FileNode): Promise<Mounted> {
-  const [near, far] = duplexPair();
-  const serving = serveNinep(far, new Map([["", exported]]));
-  const stream = counting(near);
-  const client = await NinepClient.connect(stream, { maxMessage: 1 << 20 });
-  return {
-    root: await remoteRoot(client, "", { writable: true, ahead: true }),
-    stream,
-    async [Symbol.asyncDispose]() {
-      await near.closeWrite();
-      await serving;
-      client.close();
-      exported.close();
-    },
-  };
+  let stream: Mounted["stream"];
+  const line = (near: Duplex) => stream = counting(near);
+  const ends = await served(exported, { maxMessage: 1 << 20, line });
+  const root = await remoteRoot(ends.client, "", { writable: true, ahead: true });
+  return Object.assign(ends, { root, stream: stream! });
 }
 
 const now = { s: 1, ns: 0 };
