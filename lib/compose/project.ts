@@ -8,7 +8,9 @@
  * - `x-…` keys are kept where they stood.
  */
 import type { Devcontainer } from "./devcontainer/read.ts";
-import type { Extensible, Service } from "./service.ts";
+import type { Service } from "./service.ts";
+import type * as shapes from "./shape/resources.ts";
+import type { Extensible, Valued } from "./shape/shape.ts";
 
 /** Where a value stands in a file. Lines begin with 1. */
 export interface Place {
@@ -73,57 +75,11 @@ export interface LoadOptions {
   texts?: ReadonlyMap<string, string>;
 }
 
-export interface Network extends Extensible {
-  /** Of the engine: PROJECT_KEY unless given. */
-  name: string;
-  driver?: string;
-  driver_opts?: Record<string, string>;
-  ipam?: {
-    driver?: string;
-    config?: IpamPool[];
-  } & Extensible;
-  external?: boolean;
-  internal?: boolean;
-  attachable?: boolean;
-  labels?: Record<string, string>;
-  enable_ipv4?: boolean;
-  enable_ipv6?: boolean;
-}
-
-export interface IpamPool extends Extensible {
-  subnet?: string;
-  gateway?: string;
-  ip_range?: string;
-  aux_addresses?: Record<string, string>;
-}
-
-export interface Volume extends Extensible {
-  /** Of the engine: PROJECT_KEY unless given. */
-  name: string;
-  driver?: string;
-  driver_opts?: Record<string, string>;
-  external?: boolean;
-  labels?: Record<string, string>;
-}
-
-/** A config or a secret of the project: its content comes from one of file, environment and content. */
-export interface FileObject extends Extensible {
-  name: string;
-  /** Absolute. */
-  file?: string;
-  /** Name of a variable; its value is `LoadedProject.environment[name]`, absent where it is unset. */
-  environment?: string;
-  content?: string;
-  external?: boolean;
-  labels?: Record<string, string>;
-  driver?: string;
-  driver_opts?: Record<string, string>;
-  template_driver?: string;
-}
-
-export interface Model extends Extensible {
-  name?: string;
-  model?: string;
-  context_size?: number;
-  runtime_flags?: string[];
-}
+export type Network = Valued<typeof shapes.NETWORK>;
+export type Volume = Valued<typeof shapes.VOLUME>;
+/**
+ * A config or a secret of the project: its content comes from one of file (absolute), environment (a variable: its value
+ * is `LoadedProject.environment[name]`, absent where it is unset) and content.
+ */
+export type FileObject = Valued<typeof shapes.CONFIG> & Valued<typeof shapes.SECRET>;
+export type Model = Valued<typeof shapes.MODEL>;

@@ -10,7 +10,7 @@ import { type Path, placeOf, refusal } from "./refusal.ts";
 const TUNING = "the server gives no such limit to a workload";
 const ISOLATION = "the server isolates all workloads in the same way";
 
-const REFUSED: Readonly<Record<string, string>> = {
+const REFUSED = {
   annotations: "an engine's annotations are not passed on; use labels",
   blkio_config: TUNING,
   cgroup: ISOLATION,
@@ -25,7 +25,6 @@ const REFUSED: Readonly<Record<string, string>> = {
   cpuset: TUNING,
   credential_spec: "it is for Windows containers",
   device_cgroup_rules: TUNING,
-  dockerfile: "write build.dockerfile",
   domainname: "write the whole name as hostname",
   external_links: "use a network that both services are on, and aliases",
   gpus: "the server gives no GPUs to a workload",
@@ -41,9 +40,8 @@ const REFUSED: Readonly<Record<string, string>> = {
   use_api_socket: "svc gives workloads no engine's socket",
   userns_mode: ISOLATION,
   uts: ISOLATION,
-  volume_driver: "write the driver at the volume",
   volumes_from: "name the volumes in both services",
-};
+} as const satisfies { [field in keyof Service]?: string };
 
 const REFUSED_DEPLOY: Readonly<Record<string, string>> = {
   mode: "services run as many replicas as they say",

@@ -5,7 +5,7 @@ import { count, duration, list, pairs, set, single, size, strings, struct, text 
 export const device = struct({
   capabilities: set(),
   driver: text(),
-  count: { takes: ["text", "integer"], result: "devices" },
+  count: count({ takes: ["text", "integer"], result: "devices" }),
   device_ids: set(),
   options: pairs("labels", { merge: undefined, identity: undefined }),
 });

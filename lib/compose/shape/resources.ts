@@ -5,6 +5,7 @@ import {
   flag,
   list,
   map,
+  needed,
   options,
   pairs,
   type Shape,
@@ -14,11 +15,9 @@ import {
   textOrSet,
 } from "./shape.ts";
 
-const external: Shape = {
-  takes: ["boolean", "text", "mapping"],
-  fields: { name: text() },
-  result: "flag",
-};
+const external = flag({ takes: ["boolean", "text", "mapping"], fields: { name: text() } });
+/** Of the engine: PROJECT_KEY unless given. */
+const name = needed(text());
 
 const nothingOr = { takes: ["mapping", "nothing"], form: "external" } as const;
 const driverOptions = options(["text", "number"]);
@@ -26,8 +25,8 @@ const driverOptions = options(["text", "number"]);
 const labels = pairs("labels");
 const plainLabels = pairs("labels", { merge: undefined, identity: undefined });
 
-const NETWORK = struct({
-  name: text(),
+export const NETWORK = struct({
+  name,
   driver: text(),
   driver_opts: driverOptions,
   ipam: struct({
@@ -51,16 +50,16 @@ const NETWORK = struct({
   enable_ipv6: flag({ result: "switch" }),
 }, nothingOr);
 
-const VOLUME = struct({
-  name: text(),
+export const VOLUME = struct({
+  name,
   driver: text(),
   driver_opts: driverOptions,
   external,
   labels,
 }, { ...nothingOr, path: "driver" });
 
-const SECRET = struct({
-  name: text(),
+export const SECRET = struct({
+  name,
   file: text({ path: "unix" }),
   environment: text(),
   external,
@@ -70,8 +69,8 @@ const SECRET = struct({
   template_driver: text(),
 }, { form: "external" });
 
-const CONFIG = struct({
-  name: text(),
+export const CONFIG = struct({
+  name,
   file: text({ path: "unix" }),
   environment: text(),
   content: text(),
@@ -80,7 +79,7 @@ const CONFIG = struct({
   template_driver: text(),
 }, { form: "external" });
 
-const MODEL = struct({
+export const MODEL = struct({
   name: text(),
   model: text(),
   context_size: count({ takes: ["integer"] }),

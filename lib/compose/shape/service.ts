@@ -6,7 +6,7 @@ import {
   flag,
   list,
   map,
-  NAME,
+  needed,
   options,
   pairs,
   set,
@@ -17,13 +17,15 @@ import {
   struct,
   text,
   textOrSet,
+  type Valued,
 } from "./shape.ts";
 
 const switched = flag({ result: "switch" });
 const named = { identity: "name" } as const;
+const textOrNumber = text({ takes: ["text", "number"] });
 const wordOr = { takes: ["text", "boolean"], form: "text" } as const;
 
-const command: Shape = {
+const command: Shape<string[] | null, false> = {
   takes: ["nothing", "text", "list"],
   items: text(),
   result: "command",
@@ -31,7 +33,7 @@ const command: Shape = {
   always: "null",
 };
 
-const hosts: Shape = {
+const hosts: Shape<string[], false> = {
   takes: ["mapping", "list"],
   values: { takes: ["text", "list"], items: text(), result: "raw" },
   items: text(),
@@ -40,32 +42,29 @@ const hosts: Shape = {
   result: "hosts",
 };
 
-const ulimits: Shape = {
-  takes: ["mapping"],
-  keys: /^[a-z]+$/,
-  values: {
-    takes: ["integer", "text", "mapping"],
-    fields: { soft: count({ kept: true }), hard: count({ kept: true }) },
-    required: ["soft", "hard"],
-    merge: "ulimit",
-    result: "ulimit",
-  },
-  result: "map",
+const soft = count({ kept: true });
+const ulimit: Shape<number | { soft?: number; hard?: number }> = {
+  takes: ["integer", "text", "mapping"],
+  fields: { soft, hard: soft },
+  required: ["soft", "hard"],
+  merge: "ulimit",
+  result: "ulimit",
 };
+const ulimits = map(ulimit, { keys: /^[a-z]+$/ });
 
-const reference = (identity: "config" | "secret" | undefined): Shape =>
-  list(
-    struct({
-      source: text(),
-      target: text(),
-      uid: text(),
-      gid: text(),
-      mode: { takes: ["number", "text"], result: "mode" },
-    }, { takes: ["mapping", "text"], form: "reference" }),
-    { ...(identity && { identity }) },
-  );
+/** A config or a secret in a service or a build. */
+export const reference = struct({
+  /** Key of the project's `configs` or `secrets`. */
+  source: text(),
+  /** Default of a secret: /run/secrets/SOURCE; of a config: /SOURCE, not written out. */
+  target: text(),
+  uid: text(),
+  gid: text(),
+  mode: text({ takes: ["number", "text"], result: "mode" }),
+}, { takes: ["mapping", "text"], form: "reference" });
 
-const hook = struct({
+/** A command of `post_start`, `pre_stop` or a watch rule. */
+export const hook = struct({
   command: { ...command, merge: undefined },
   user: text(),
   privileged: flag(),
@@ -73,7 +72,8 @@ const hook = struct({
   environment: pairs("environment", { merge: undefined, identity: undefined }),
 }, { required: ["command"] });
 
-const build = struct({
+export const build = struct({
+  /** A directory (absolute), a URL, or a git repository. */
   context: text({ path: "context" }),
   dockerfile: text(),
   dockerfile_inline: text(),
@@ -86,13 +86,14 @@ const build = struct({
   cache_from: strings(),
   cache_to: strings(),
   no_cache: flag(),
+  /** Directory (absolute), URL, `docker-image://…` or `service:NAME`. */
   additional_contexts: pairs("labels", { form: "pairs", path: "context" }),
   pull: flag(),
   extra_hosts: hosts,
   isolation: text(),
   network: text(),
   target: text(),
-  secrets: reference(undefined),
+  secrets: list(reference),
   shm_size: size({ takes: ["integer", "text"] }),
   tags: strings(named),
   ulimits,
@@ -137,16 +138,19 @@ const port = struct({
   name: text(),
   mode: text(),
   host_ip: text(),
-  target: count(),
+  /** The container's. */
+  target: needed(count()),
+  /** The host's: a number, or a range to choose from ("8080-8090"); absent: any free port. */
   published: text({ takes: ["text", "integer"] }),
   protocol: text(),
   app_protocol: text(),
 }, { takes: ["number", "text", "mapping"] });
 
-const mount = struct({
+export const mount = struct({
   type: text({ words: ["bind", "volume", "tmpfs", "cluster", "npipe", "image"] }),
+  /** Host path (absolute), key of the project's `volumes`, image; absent: an anonymous volume or a tmpfs. */
   source: text(),
-  target: text(),
+  target: needed(text()),
   read_only: flag(),
   consistency: text(),
   bind: struct({
@@ -164,7 +168,7 @@ const mount = struct({
 }, { takes: ["mapping", "text"], required: ["type"], form: "mount", path: "mount" });
 
 const health = struct({
-  test: { takes: ["text", "list"], items: text(), result: "test", merge: "replace" },
+  test: text({ takes: ["text", "list"], items: text(), result: "test", merge: "replace" }),
   timeout: duration(),
   interval: duration(),
   retries: count({ takes: ["number", "text"], result: "number" }),
@@ -173,7 +177,7 @@ const health = struct({
   disable: flag(),
 });
 
-const watch = struct({
+export const watch = struct({
   path: text({ kept: true, path: "link" }),
   action: text({ kept: true, words: ["rebuild", "sync", "restart", "sync+restart", "sync+exec"] }),
   target: text(),
@@ -183,21 +187,47 @@ const watch = struct({
   initial_sync: flag({ takes: ["boolean"] }),
 }, { required: ["path", "action"] });
 
-const dependency = struct({
+export const dependency = struct({
   condition: text({
     words: ["service_started", "service_healthy", "service_completed_successfully"],
   }),
+  /** Restarted when the service it names is. */
   restart: flag(),
+  /** False: a dependency that is not there is only warned of. */
   required: flag({ takes: ["boolean"], kept: true }),
 }, { required: ["condition"] });
 
-const envFile = struct({
+export const envFile = struct({
   path: text({ path: "path" }),
+  /** False: a file that is not there is passed over. */
   required: flag({ kept: true }),
+  /** "raw": lines are taken without interpolation. */
   format: text(),
 }, { takes: ["mapping", "text"], required: ["path"], extensible: false });
 
-export const SERVICE: Shape = struct({
+const model = struct({ endpoint_var: text(), model_var: text() }, {
+  takes: ["mapping", "nothing"],
+});
+
+/** A mapping, or a list of its keys. */
+const byName = {
+  ...{ takes: ["mapping", "list"], items: text(), distinct: true } as const,
+  ...{ merge: "keyed", form: "names" } as const,
+};
+
+export const provider = struct({
+  type: text(),
+  options: text({
+    takes: ["mapping"],
+    values: strings({
+      takes: ["text", "number", "boolean", "list"],
+      items: text({ takes: ["text", "number", "boolean"] }),
+    }),
+    result: "lists",
+  }),
+}, { required: ["type"] });
+
+export const SERVICE = struct({
   profiles: set(named),
   annotations: pairs("labels"),
   attach: switched,
@@ -218,16 +248,10 @@ export const SERVICE: Shape = struct({
   cpuset: text(),
   cpu_shares: count({ takes: ["number", "text"] }),
   command,
-  configs: reference("config"),
+  configs: list(reference, { identity: "config" }),
   container_name: text({ pattern: /[a-zA-Z0-9][a-zA-Z0-9_.-]+/ }),
   credential_spec: struct({ config: text(), file: text(), registry: text() }),
-  depends_on: map(dependency, {
-    takes: ["mapping", "list"],
-    items: text(),
-    distinct: true,
-    merge: "depends",
-    form: "depends",
-  }),
+  depends_on: map(dependency, { ...byName, merge: "depends", form: "depends" }),
   deploy,
   device_cgroup_rules: set(),
   devices: list(
@@ -243,18 +267,7 @@ export const SERVICE: Shape = struct({
   dns_search: textOrSet({ merge: "sequence", ...named }),
   domainname: text(),
   entrypoint: command,
-  provider: struct({
-    type: text(),
-    options: {
-      takes: ["mapping"],
-      values: {
-        takes: ["text", "number", "boolean", "list"],
-        items: { takes: ["text", "number", "boolean"], result: "text" },
-        result: "strings",
-      },
-      result: "lists",
-    },
-  }, { required: ["type"] }),
+  provider,
   environment: pairs("environment"),
   env_file: list(envFile, {
     takes: ["list", "text"],
@@ -262,11 +275,8 @@ export const SERVICE: Shape = struct({
     form: "envFiles",
     identity: "envFile",
   }),
-  expose: list({ takes: ["text", "number"], result: "text" }, {
-    result: "strings",
-    distinct: true,
-    identity: "expose",
-  }),
+  /** Ports or ranges, with or without protocol: "80", "8000-8010", "53/udp". */
+  expose: set({ items: textOrNumber, identity: "expose" }),
   extends: struct({ file: text({ path: "path" }), service: text() }, {
     takes: ["mapping", "text"],
     required: ["service"],
@@ -275,10 +285,7 @@ export const SERVICE: Shape = struct({
   }),
   external_links: set(),
   extra_hosts: hosts,
-  group_add: list({ takes: ["text", "number"], result: "text" }, {
-    result: "strings",
-    distinct: true,
-  }),
+  group_add: set({ items: textOrNumber }),
   gpus: list(device, { takes: ["list", "text"], words: ["all"], form: "gpus" }),
   hostname: text(),
   healthcheck: health,
@@ -302,24 +309,10 @@ export const SERVICE: Shape = struct({
   memswap_limit: size(),
   mem_swappiness: size({ takes: ["integer", "text"] }),
   mac_address: text(),
-  models: map(
-    struct({ endpoint_var: text(), model_var: text() }, { takes: ["mapping", "nothing"] }),
-    {
-      takes: ["mapping", "list"],
-      items: text(),
-      distinct: true,
-      merge: "keyed",
-      form: "names",
-    },
-  ),
+  models: map(model, byName),
   network_mode: text(),
-  networks: map(network, {
-    takes: ["mapping", "list"],
-    items: text(),
-    distinct: true,
-    merge: "keyed",
-    form: "names",
-  }),
+  /** null: attached, with nothing said of how. */
+  networks: map<Valued<typeof network> | null>(network, byName),
   oom_kill_disable: flag(),
   oom_score_adj: count({ range: [-1000, 1000] }),
   pid: text({ takes: ["text", "nothing"] }),
@@ -336,13 +329,13 @@ export const SERVICE: Shape = struct({
   restart: text(),
   runtime: text(),
   scale: count({ result: "number" }),
-  secrets: reference("secret"),
+  secrets: list(reference, { identity: "secret" }),
   security_opt: set(),
   shm_size: size(),
   stdin_open: flag(),
   stop_grace_period: duration(),
   stop_signal: text(),
-  storage_opt: { takes: ["mapping"], result: "options" },
+  storage_opt: text({ takes: ["mapping"], result: "options" }),
   sysctls: pairs("labels"),
   tmpfs: textOrSet({ merge: "sequence", ...named }),
   tty: flag(),
@@ -358,4 +351,4 @@ export const SERVICE: Shape = struct({
   pre_stop: list(hook),
 });
 
-export const SERVICES: Shape = map(SERVICE, { keys: NAME });
+export const SERVICES = map(SERVICE);

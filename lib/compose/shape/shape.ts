@@ -8,42 +8,57 @@ import { isList, isMapping, type Value } from "../yaml/tree.ts";
 /** What may be written. */
 export type Kind = "text" | "number" | "integer" | "boolean" | "nothing" | "list" | "mapping";
 
-/**
- * What the loaded project has.
- * - text, flag (false is left out), switch (false is kept), count (0 is left out), number (a count, 0 is kept),
- *   single (a 32 bit float), size (text of bytes), duration and delay (0 is left out), mode (octal text)
- * - strings (a list of text), command, test, hosts
- * - environment (null: no value), labels (text), options (text), lists (each a list of text), ssh
- * - none (nothing)
- * - struct (fields of its own), map (free keys), items (a list of shapes), ulimit, raw (as written)
- */
-export type Result =
-  | "text"
-  | "flag"
-  | "switch"
-  | "count"
-  | "number"
-  | "single"
-  | "size"
-  | "duration"
-  | "delay"
-  | "mode"
-  | "strings"
-  | "command"
-  | "test"
-  | "hosts"
-  | "environment"
-  | "labels"
-  | "options"
-  | "lists"
-  | "ssh"
-  | "struct"
-  | "map"
-  | "items"
-  | "ulimit"
-  | "devices"
-  | "raw"
-  | "none";
+/** Keys of the user's own, anywhere a block of fields stands. */
+export interface Extensible {
+  [extension: `x-${string}`]: unknown;
+}
+
+/** What the loaded project has, by how it is made of what is written. */
+interface Values {
+  text: string;
+  /** False is left out; of a switch it is kept. */
+  flag: boolean;
+  switch: boolean;
+  /** 0 is left out; of a number it is kept. */
+  count: number;
+  number: number;
+  /** A 32 bit float. */
+  single: number;
+  /** A number of bytes. */
+  size: string;
+  /** Go's text ("1m30s"); of a delay 0 is left out. */
+  duration: string;
+  delay: string;
+  /** Octal text: "0440". */
+  mode: string;
+  strings: string[];
+  /** An empty list clears the image's; absent or null leaves it. */
+  command: string[] | null;
+  /** Begins with "CMD", "CMD-SHELL" or "NONE". */
+  test: string[];
+  /** "host=address", sorted. */
+  hosts: string[];
+  /** null: the variable has no value anywhere, and is not set. */
+  environment: Record<string, string | null>;
+  labels: Record<string, string>;
+  options: Record<string, string>;
+  lists: Record<string, string[]>;
+  /** By id, sorted; no path: the agent of SSH_AUTH_SOCK. */
+  ssh: { id: string; path?: string }[];
+  /** One limit for both, or a soft and a hard one. */
+  ulimit: number | { soft?: number; hard?: number };
+  /** A number; -1: all. */
+  devices: number;
+  /** Fields of its own; free keys; a list of shapes. */
+  struct: unknown;
+  map: unknown;
+  items: unknown;
+  /** As it was written. */
+  raw: unknown;
+  none: undefined;
+}
+
+export type Result = keyof Values;
 
 /** How the value of a later file meets that of an earlier one; default: mappings merge, lists append. */
 export type MergeRule =
@@ -92,7 +107,11 @@ export type Identity =
 
 export type Fields = Readonly<Record<string, Shape>>;
 
-export interface Shape {
+/** `T`: the type of the value in a loaded project. `There`: whether it always has one. */
+export interface Shape<T = unknown, There extends boolean = boolean> {
+  /** Of the types alone. */
+  readonly value?: T;
+  readonly there?: There;
   readonly takes: readonly Kind[];
   readonly result: Result;
   /** Of a mapping with fixed keys, in the order in which they are printed. `x-` keys are allowed besides. */
@@ -125,89 +144,80 @@ export interface Shape {
 
 type More = Partial<Shape>;
 
-export const text = (more: More = {}): Shape => ({ takes: ["text"], result: "text", ...more });
-export const flag = (more: More = {}): Shape => ({
-  takes: ["boolean", "text"],
-  result: "flag",
-  ...more,
-});
-export const count = (more: More = {}): Shape => ({
-  takes: ["integer", "text"],
-  result: "count",
-  ...more,
-});
-export const single = (more: More = {}): Shape => ({
-  takes: ["number", "text"],
-  result: "single",
-  ...more,
-});
-export const size = (more: More = {}): Shape => ({
-  takes: ["number", "text"],
-  result: "size",
-  ...more,
-});
-export const duration = (more: More = {}): Shape => ({
-  takes: ["text"],
-  result: "duration",
-  ...more,
-});
+/** The type of a shape's value. */
+export type Valued<S> = S extends Shape<infer T> ? T : never;
 
+/** Keys of those that are always there, `K` among them. */
+type There<F, K> = {
+  [P in keyof F]: P extends K ? P : F[P] extends Shape<unknown, true> ? P : never;
+}[keyof F];
+
+type Struct<F, K> =
+  & { [P in keyof F as P extends There<F, K> ? never : P]?: Valued<F[P]> }
+  & { [P in There<F, K>]: Valued<F[P]> }
+  & Extensible;
+
+type Made<R extends Result, M> = Shape<
+  M extends { words: readonly (infer W)[] } ? W
+    : Values[M extends { result: infer Q extends Result } ? Q : R],
+  M extends { kept: true } ? true : false
+>;
+
+const made =
+  <R extends Result>(takes: readonly Kind[], result: R, base: More = {}) =>
+  <const M extends More = Record<never, never>>(more?: M): Made<R, M> =>
+    ({ takes, result, ...base, ...more }) as Made<R, M>;
+
+export const text = made(["text"], "text");
+export const flag = made(["boolean", "text"], "flag");
+export const count = made(["integer", "text"], "count");
+export const single = made(["number", "text"], "single");
+export const size = made(["number", "text"], "size");
+export const duration = made(["text"], "duration");
 /** A list of text. */
-export const strings = (more: More = {}): Shape => ({
-  takes: ["list"],
-  items: text(),
-  result: "strings",
-  ...more,
-});
+export const strings = made(["list"], "strings", { items: text() });
 /** A list of text of which none may stand twice. */
-export const set = (more: More = {}): Shape => strings({ distinct: true, ...more });
-export const textOrSet = (more: More = {}): Shape => set({ takes: ["list", "text"], ...more });
+export const set = made(["list"], "strings", { items: text(), distinct: true });
+export const textOrSet = made(["list", "text"], "strings", { items: text(), distinct: true });
+
+/** A loaded project always has it, though it may not be written. */
+export const needed = <T>(shape: Shape<T>) => shape as Shape<T, true>;
 
 const anything: Shape = { takes: ["text", "number", "boolean", "nothing"], result: "raw" };
 
 /** `KEY: value`, or a list of `KEY=value`. */
-export const pairs = (result: Result, more: More = {}): Shape => ({
-  takes: ["mapping", "list"],
-  values: anything,
-  items: text(),
-  distinct: true,
-  merge: "sequence",
-  identity: "name",
-  result,
-  ...more,
+export const pairs = <R extends Result>(result: R, more: More = {}): Shape<Values[R], false> => ({
+  ...{ takes: ["mapping", "list"], values: anything, items: text(), distinct: true },
+  ...{ merge: "sequence", identity: "name", result },
+  ...more as Partial<Shape<Values[R], false>>,
 });
 
 /** A mapping of text to short values. */
-export const options = (takes: readonly Kind[], more: More = {}): Shape => ({
-  takes: ["mapping"],
-  values: { takes, result: "text" },
-  result: "options",
-  ...more,
+export const options = (takes: readonly Kind[], more: More = {}) =>
+  made(["mapping"], "options", { values: { takes, result: "text" }, ...more })();
+
+export const struct = <F extends Fields, const M extends More = Record<never, never>>(
+  fields: F,
+  more?: M,
+): Shape<Struct<F, M extends { required: readonly (infer K)[] } ? K : never>, false> => ({
+  ...{ takes: ["mapping"], fields, result: "struct" },
+  ...more as object,
 });
 
-export const struct = (fields: Fields, more: More = {}): Shape => ({
-  takes: ["mapping"],
-  fields,
-  result: "struct",
-  ...more,
-});
-
-export const list = (items: Shape, more: More = {}): Shape => ({
-  takes: ["list"],
-  items,
-  result: "items",
-  ...more,
+export const list = <T>(items: Shape<T>, more: More = {}): Shape<T[], false> => ({
+  ...{ takes: ["list"], items, result: "items" },
+  ...more as Partial<Shape<T[], false>>,
 });
 
 /** Names of services, networks and so on. */
 export const NAME = /^[a-zA-Z0-9._-]+$/;
 
-export const map = (values: Shape, more: More = {}): Shape => ({
-  takes: ["mapping"],
-  values,
-  keys: NAME,
-  result: "map",
-  ...more,
+export const map = <T>(
+  values: Shape<T>,
+  more: More = {},
+): Shape<Record<string, T>, false> => ({
+  ...{ takes: ["mapping"], values, keys: NAME, result: "map" },
+  ...more as Partial<Shape<Record<string, T>, false>>,
 });
 
 export const isExtension = (key: string): boolean => key.startsWith("x-");
