@@ -10,6 +10,10 @@ function section(root: Mapping, key: string): Mapping {
   return isMapping(value) ? value : new Map();
 }
 
+/** The mappings in a section, such as the services. */
+const mappingsOf = (root: Mapping, key: string) =>
+  [...section(root, key).values()].filter(isMapping);
+
 const listOf = (value: Value | undefined): List => isList(value) ? value : [];
 
 /**
@@ -37,8 +41,7 @@ function resolveEntries(value: Value, lookup: Lookup, keep: boolean): Value {
 
 /** Gives `- NAME` of a service's environment, and the content of configs, what the variables say. */
 export function resolveVariables(root: Mapping, lookup: Lookup): void {
-  for (const service of section(root, "services").values()) {
-    if (!isMapping(service)) continue;
+  for (const service of mappingsOf(root, "services")) {
     const environment = service.get("environment");
     if (!isList(environment)) continue;
     for (const [index, item] of environment.entries()) {
@@ -46,8 +49,7 @@ export function resolveVariables(root: Mapping, lookup: Lookup): void {
       if (found !== undefined) environment[index] = `${item}=${found}`;
     }
   }
-  for (const config of section(root, "configs").values()) {
-    if (!isMapping(config)) continue;
+  for (const config of mappingsOf(root, "configs")) {
     const name = config.get("environment");
     const found = typeof name === "string" ? lookup(name) : undefined;
     if (found !== undefined) config.set("content", found);
@@ -57,8 +59,8 @@ export function resolveVariables(root: Mapping, lookup: Lookup): void {
 function attachNetworks(root: Mapping): void {
   const networks = section(root, "networks");
   let used = false;
-  for (const service of section(root, "services").values()) {
-    if (!isMapping(service) || service.has("provider") || service.has("network_mode")) continue;
+  for (const service of mappingsOf(root, "services")) {
+    if (service.has("provider") || service.has("network_mode")) continue;
     const own = service.get("networks");
     if (!isMapping(own) || own.size === 0) {
       service.set("networks", new Map([[DEFAULT_NETWORK, null]]));
@@ -82,9 +84,7 @@ function completeBuild(build: Mapping, lookup: Lookup): void {
 
 /** Adds what links, shared namespaces and volumes_from imply. */
 function implyDependencies(service: Mapping): void {
-  const depends = isMapping(service.get("depends_on"))
-    ? service.get("depends_on") as Mapping
-    : new Map<string, Value>();
+  const depends = section(service, "depends_on");
   const imply = (name: string, restart: boolean) => {
     if (depends.has(name)) return;
     depends.set(name, mapping({ condition: "service_started", restart, required: true }));
@@ -113,8 +113,7 @@ function completeService(service: Mapping, lookup: Lookup): void {
     service.set("environment", resolveEntries(environment, lookup, true));
   }
   implyDependencies(service);
-  for (const volume of listOf(service.get("volumes"))) {
-    if (!isMapping(volume)) continue;
+  for (const volume of listOf(service.get("volumes")).filter(isMapping)) {
     const target = volume.get("target");
     if (typeof target === "string") volume.set("target", clean(target) || ".");
   }
@@ -123,8 +122,7 @@ function completeService(service: Mapping, lookup: Lookup): void {
 /** Networks, volumes, configs and secrets without a name are PROJECT_KEY, or KEY where they are external. */
 function nameResources(root: Mapping): void {
   for (const kind of ["networks", "volumes", "configs", "secrets"]) {
-    const resources = root.get(kind);
-    if (!isMapping(resources)) continue;
+    const resources = section(root, kind);
     for (const [key, value] of resources) {
       const resource: Mapping = isMapping(value) ? value : new Map();
       if ((resource.get("name") ?? null) === null) {
@@ -140,8 +138,6 @@ function nameResources(root: Mapping): void {
 /** Works on the tree itself; its `name` is the project's. */
 export function normalise(root: Mapping, lookup: Lookup): void {
   attachNetworks(root);
-  for (const service of section(root, "services").values()) {
-    if (isMapping(service)) completeService(service, lookup);
-  }
+  for (const service of mappingsOf(root, "services")) completeService(service, lookup);
   nameResources(root);
 }

@@ -15,14 +15,10 @@ function healthOf({ service: { healthcheck } }: Subject): HealthcheckSpec | unde
   if (!healthcheck) return undefined;
   if (healthcheck.disable) return { test: ["NONE"] };
   const { test, interval, timeout, retries, start_period, start_interval } = healthcheck;
-  return {
-    ...(test && { test }),
-    ...(interval && { interval }),
-    ...(timeout && { timeout }),
-    ...(start_period && { startPeriod: start_period }),
-    ...(start_interval && { startInterval: start_interval }),
-    ...(retries !== undefined && { retries }),
-  };
+  return defined({
+    ...{ test, interval, timeout, retries },
+    ...{ startPeriod: start_period, startInterval: start_interval },
+  });
 }
 
 const bytes = (size: string | number | undefined) =>
@@ -34,12 +30,10 @@ function resourcesOf({ service }: Subject): ResourcesSpec | undefined {
   const reservedCpu = Number(reservations?.cpus ?? 0);
   const memoryLimit = bytes(limits?.memory ?? service.mem_limit);
   const reservedMemory = bytes(reservations?.memory ?? service.mem_reservation);
-  const resources = {
-    ...(cpuLimit > 0 && { cpuLimit }),
-    ...(reservedCpu > 0 && { reservedCpu }),
-    ...(memoryLimit && { memoryLimit }),
-    ...(reservedMemory && { reservedMemory }),
-  };
+  const resources = defined<ResourcesSpec>({
+    ...{ cpuLimit: cpuLimit || undefined, reservedCpu: reservedCpu || undefined },
+    ...{ memoryLimit, reservedMemory },
+  });
   return Object.keys(resources).length > 0 ? resources : undefined;
 }
 

@@ -81,12 +81,8 @@ export async function makeFolders(
       if (type !== "bind" || !source || !bind?.create_host_path) continue;
       await Deno.mkdir(source, { recursive: true }).catch((error) => {
         // A file is there, or another user's folder: the server says what it may mount.
-        if (
-          !(error instanceof Deno.errors.AlreadyExists ||
-            error instanceof Deno.errors.NotADirectory)
-        ) {
-          throw error;
-        }
+        const { AlreadyExists, NotADirectory } = Deno.errors;
+        if (!(error instanceof AlreadyExists || error instanceof NotADirectory)) throw error;
       });
     }
   }
@@ -106,6 +102,19 @@ async function heedOrphans(
       "this service in your compose file, you can run this command with the --remove-orphans flag to " +
       "clean it up.\n",
   );
+}
+
+/** The named services with what they need; without names those of the dev container, or all. */
+function chosenOf(loaded: LoadedProject, names: readonly string[], alone?: boolean): string[] {
+  const { service, fields } = loaded.devcontainer ?? {};
+  const chosen = service !== undefined && fields?.runServices && names.length === 0
+    ? [service, ...fields.runServices]
+    : names;
+  const services = selected(loaded, chosen, alone);
+  if (services.length > 0) return services;
+  throw new SvcError("argument_invalid", "Cannot run the project: no service selected", {
+    help: "the files have none, or all are of inactive profiles",
+  });
 }
 
 export interface BringUp {
@@ -146,15 +155,7 @@ export async function bringUp(
   }
   await using prepared = await prepare(files, connection, invocation);
   const { loaded, loaded: { devcontainer: dev } } = prepared;
-  const chosen = dev?.fields.runServices && names.length === 0
-    ? [dev.service, ...dev.fields.runServices]
-    : names;
-  const services = selected(loaded, chosen, values.noDeps);
-  if (services.length === 0) {
-    throw new SvcError("argument_invalid", "Cannot run the project: no service selected", {
-      help: "the files have none, or all are of inactive profiles",
-    });
-  }
+  const services = chosenOf(loaded, names, values.noDeps);
   const warnings: Promise<void>[] = [];
   const warn = (text: string) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`));
   const scale = scaleOf(values.scale, loaded);

@@ -1,47 +1,26 @@
 /** Options of `svc compose` and its commands, named as docker compose names them: data only. */
 import type { AnyOption } from "../../config/load.ts";
 
-const section = "Options";
+const named = <const K extends string>(key: K, flag: string, help: string, short?: string) =>
+  ({ key, flag, ...(short && { short }), help, section: "Options" }) as const;
 
 export const flag = <const K extends string>(key: K, name: string, help: string, short?: string) =>
-  ({ key, kind: "bool", flag: name, ...(short && { short }), help, section }) as const;
+  ({ ...named(key, name, help, short), kind: "bool" }) as const;
 
+/** A value; `placeholder` stands for it in the help. */
 export const text = <const K extends string>(
-  key: K,
-  name: string,
-  placeholder: string,
-  help: string,
-  short?: string,
-) =>
-  ({
-    key,
-    kind: "string",
-    flag: name,
-    ...(short && { short }),
-    placeholder,
-    help,
-    section,
-  }) as const;
+  ...[key, name, placeholder, help, short]: [K, string, string, string, string?]
+) => ({ ...named(key, name, help, short), kind: "string", placeholder }) as const;
 
 const list = <const K extends string>(
-  key: K,
-  name: string,
-  placeholder: string,
-  help: string,
-  short?: string,
+  ...[key, name, placeholder, help, short]: [K, string, string, string, string?]
 ) =>
   ({
-    key,
-    kind: "list",
-    flag: name,
-    ...(short && { short }),
-    verbatim: true,
-    placeholder,
-    help: `${help} May be repeated.`,
-    section,
+    ...named(key, name, `${help} May be repeated.`, short),
+    ...{ kind: "list", verbatim: true, placeholder } as const,
   }) as const;
 
-export const PROGRESS_MODES = ["auto", "tty", "plain", "json", "quiet"] as const;
+const PROGRESS_MODES = ["auto", "tty", "plain", "json", "quiet"] as const;
 
 /** Before the command's name. */
 export const PROJECT_OPTIONS = [
@@ -86,6 +65,10 @@ const timeout = text(
   "Kill what has not stopped after this time; default: as the service says.",
   "t",
 );
+const format = {
+  ...text("format", "format", "FORMAT", "table or json."),
+  choices: ["table", "json"],
+} as const;
 const index = text("index", "index", "N", "Container of that number.");
 const removeOrphans = flag(
   "removeOrphans",
@@ -166,14 +149,14 @@ export const PS_OPTIONS = [
   flag("noTrunc", "no-trunc", "Do not shorten commands."),
   list("status", "status", "STATE", "Only containers in this state: running, exited, paused…"),
   list("filters", "filter", "status=STATE", "As --status."),
-  { ...text("format", "format", "FORMAT", "table or json."), choices: ["table", "json"] },
+  format,
 ] as const satisfies readonly AnyOption[];
 
 export const LS_OPTIONS = [
   flag("all", "all", "Stopped projects too.", "a"),
   flag("quiet", "quiet", "Print only names.", "q"),
   list("filters", "filter", "name=TEXT", "Only projects of that name."),
-  { ...text("format", "format", "FORMAT", "table or json."), choices: ["table", "json"] },
+  format,
 ] as const satisfies readonly AnyOption[];
 
 export const LOGS_OPTIONS = [
@@ -260,7 +243,7 @@ export const CP_OPTIONS = [
 export const STATS_OPTIONS = [
   flag("noStream", "no-stream", "Show one reading."),
   flag("noTrunc", "no-trunc", "Accepted: nothing is cut."),
-  { ...text("format", "format", "FORMAT", "table or json."), choices: ["table", "json"] },
+  format,
 ] as const satisfies readonly AnyOption[];
 
 export const EXPORT_OPTIONS = [
@@ -283,12 +266,12 @@ export const WAIT_OPTIONS = [
 
 export const IMAGES_OPTIONS = [
   flag("quiet", "quiet", "Print only digests.", "q"),
-  { ...text("format", "format", "FORMAT", "table or json."), choices: ["table", "json"] },
+  format,
 ] as const satisfies readonly AnyOption[];
 
 export const VOLUMES_OPTIONS = [
   flag("quiet", "quiet", "Print only names.", "q"),
-  { ...text("format", "format", "FORMAT", "table or json."), choices: ["table", "json"] },
+  format,
 ] as const satisfies readonly AnyOption[];
 
 export const BUILD_OPTIONS = [
