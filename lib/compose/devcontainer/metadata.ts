@@ -25,9 +25,9 @@ export interface Entry extends Fields {
 }
 
 /**
- * What is heeded of a feature, or of others with their keys: checked, its variables written out: those of the caller's environment have no value, since
- * the file's author has not chosen what is told to whom. Throws `compose_invalid`, and `unsupported` for folders of
- * this machine.
+ * What is heeded of a feature, or of others with their keys: checked, its variables written out. Those of the caller's
+ * environment have no value, since the file's author has not chosen what is told to whom. Throws `compose_invalid`,
+ * and `unsupported` for folders of this machine.
  */
 export function entryOf(
   raw: unknown,
