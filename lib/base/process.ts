@@ -59,14 +59,14 @@ export async function run(
     // A program may end without reading its input; its exit code tells that story better than EPIPE.
     writer.write(bytes as Uint8Array<ArrayBuffer>).then(() => writer.close()).catch(() => {});
   }
-  const output = await child.output();
+  // Not by output(): each array it returns holds 64 KiB or more until a collection that does not know of them.
+  const [stdout, stderr, { code }] = await Promise.all([
+    child.stdout.text(),
+    child.stderr.text(),
+    child.status,
+  ]);
   options.signal?.throwIfAborted();
-  const decoder = new TextDecoder();
-  return {
-    code: output.code,
-    stdout: decoder.decode(output.stdout),
-    stderr: decoder.decode(output.stderr),
-  };
+  return { code, stdout, stderr };
 }
 
 /** Like {@linkcode run}, but a non-zero exit throws `code` with the program's own last words. */
