@@ -11,6 +11,8 @@ const ONLY_FOLDERS = 0x01000000;
 const OVERFLOW = 0x4000;
 const IGNORED = 0x8000;
 const BUFFER = 64 * 1024;
+/** Reads at once: for all that the kernel keeps by default, and an end also where there is always more. */
+const READS = 64;
 
 /** Called with the name of an entry that has changed, "" for the folder itself, undefined where news were lost. */
 export type FolderNews = (name: string | undefined) => void;
@@ -54,7 +56,9 @@ class Queue {
   hear(): void {
     const buffer = this.#buffer;
     const view = new DataView(buffer.buffer);
-    for (let size; (size = tryCall("read", this.#fd, buffer, buffer.length)) > 0;) {
+    for (let n = 0; n < READS; n++) {
+      const size = tryCall("read", this.#fd, buffer, buffer.length);
+      if (size <= 0) return;
       for (let at = 0; at < size; at += 16 + view.getUint32(at + 12, true)) {
         const [watch, mask] = [view.getInt32(at, true), view.getUint32(at + 4, true)];
         const end = at + 16 + view.getUint32(at + 12, true);
