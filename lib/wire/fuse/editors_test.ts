@@ -36,8 +36,9 @@ test("a save (write, fsync, rename over) takes three round trips", ["perl"], asy
     fewest = Math.min(fewest, mounted.trips() - before);
   }
   assert.equal(await run(mounted, "head -1 $F/file; ls $F"), "saved 8\nfile");
-  // Where other work on the machine comes in between, an answer is heard that was not waited for.
-  assert.equal(fewest, 3);
+  // Where other work on the machine comes in between, an answer is heard that was not waited for; and what is sent
+  // while the end of the last file is on its way does not count.
+  assert.ok(fewest <= 3, `${fewest} round trips`);
 }, { delayMs: 60 });
 
 test("tail -f follows what is written outside", ["tail"], async (mounted) => {

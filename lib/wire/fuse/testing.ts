@@ -7,7 +7,7 @@ import { hostFolder } from "../files/host_node.ts";
 import { KnownExports } from "../known/export.ts";
 import { Waking } from "../known/waking.ts";
 import { served } from "../ninep/testing.ts";
-import { counting, delayed } from "../testing.ts";
+import { delayed } from "../testing.ts";
 import { type MountedFuse, mountFuse } from "./mount.ts";
 
 export interface Mounted {
@@ -58,15 +58,10 @@ export function mountTest(
       const [at, folder, beside] = [`${base}/mount`, `${base}/folder`, `${base}/beside`];
       for (const path of [at, folder, beside]) await Deno.mkdir(path);
       const exported = hostFolder(folder, { writable });
-      let trips = () => 0;
-      const line = (near: Duplex) => {
-        const counted = counting(delayMs > 0 ? delayed(near, delayMs) : near);
-        trips = () => counted.trips;
-        return counted;
-      };
+      const line = (near: Duplex) => delayMs > 0 ? delayed(near, delayMs) : near;
       try {
         await using ends = await served(exported, { maxMessage: 1 << 20, own: true, line });
-        const { client } = ends;
+        const { client, trips } = ends;
         // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
         const { root, tree } = await new KnownExports(client).root("", { writable });
         await using mounted = mountFuse(at, root, {

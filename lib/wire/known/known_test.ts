@@ -1,11 +1,9 @@
 /** What is known of a caller's folders without asking: how much it saves, and that it is true. */
 import assert from "node:assert/strict";
-import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { ERRNO, type FileNode, OPEN, type WatchedFolder } from "../files/node.ts";
 import { mountTest as fuseTest, run } from "../fuse/testing.ts";
 import { served } from "../ninep/testing.ts";
-import { counting } from "../testing.ts";
 import { KnownExports } from "./export.ts";
 import type { Change } from "./tree.ts";
 
@@ -38,15 +36,9 @@ function test(
     fn: async () => {
       const folder = await Deno.makeTempDir({ prefix: "svc-known-" });
       const exported = shown(hostFolder(folder, { writable: true }));
-      let trips = () => 0;
-      const line = (near: Duplex) => {
-        const counted = counting(near);
-        trips = () => counted.trips;
-        return counted;
-      };
       const heard: Change[] = [];
       try {
-        await using ends = await served(exported, { own, line });
+        await using ends = await served(exported, { own });
         const { root, tree } = await new KnownExports(ends.client).root("", { writable: true });
         tree.heard = {
           changed: (change) => Promise.resolve(void heard.push(change)),
@@ -62,7 +54,7 @@ function test(
         };
         const seen = (name: string, want = true) =>
           eventually(`${name}: ${want}`, async () => await there(name) === want);
-        await fn({ folder, root, heard, seen, trips });
+        await fn({ folder, root, heard, seen, trips: ends.trips });
       } finally {
         await Deno.remove(folder, { recursive: true });
       }

@@ -1,24 +1,15 @@
 /** Round trips of a mount's calls, and writes that are not waited for. */
 import assert from "node:assert/strict";
-import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { ERRNO, FileError, type FileNode, type NodeWriter, OPEN } from "../files/node.ts";
-import { counting } from "../testing.ts";
 import type { AheadFile } from "./remote_file.ts";
 import { type RemoteNode, remoteRoot } from "./remote_node.ts";
-import { served } from "./testing.ts";
+import { type Served, served } from "./testing.ts";
 
-interface Mounted extends AsyncDisposable {
-  root: RemoteNode;
-  stream: Duplex & { trips: number };
-}
-
-async function mounted(exported: FileNode): Promise<Mounted> {
-  let stream: Mounted["stream"];
-  const line = (near: Duplex) => stream = counting(near);
-  const ends = await served(exported, { maxMessage: 1 << 20, line });
+async function mounted(exported: FileNode): Promise<Served & { root: RemoteNode }> {
+  const ends = await served(exported, { maxMessage: 1 << 20 });
   const root = await remoteRoot(ends.client, "", { writable: true, ahead: true });
-  return Object.assign(ends, { root, stream: stream! });
+  return Object.assign(ends, { root });
 }
 
 const now = { s: 1, ns: 0 };
@@ -63,11 +54,11 @@ Deno.test({
     const folder = await Deno.makeTempDir({ prefix: "svc-ahead-" });
     try {
       await using at = await mounted(hostFolder(folder, { writable: true }));
-      const { root, stream } = at;
+      const { root } = at;
       const trips = async <R>(most: number, what: string, work: () => Promise<R>): Promise<R> => {
-        const before = stream.trips;
+        const before = at.trips();
         const result = await work();
-        assert.ok(stream.trips - before <= most, `${what}: ${stream.trips - before} round trips`);
+        assert.ok(at.trips() - before <= most, `${what}: ${at.trips() - before} round trips`);
         return result;
       };
       await trips(1, "mkdir", () => root.mkdir("folder", 0o755));

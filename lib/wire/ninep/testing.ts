@@ -1,13 +1,15 @@
 /** For tests: our 9P server and its client in one process. */
 import type { Duplex } from "../duplex.ts";
 import type { FileNode } from "../files/node.ts";
-import { duplexPair } from "../testing.ts";
+import { counting, duplexPair } from "../testing.ts";
 import { NinepClient } from "./client.ts";
 import type { NinepClientOptions } from "./client_types.ts";
 import { serveNinep } from "./server.ts";
 
 export interface Served extends AsyncDisposable {
   client: NinepClient;
+  /** Round trips so far. */
+  trips(): number;
 }
 
 /** Serves the node as the export "", and closes it at the end. `line`: what lies between, at the client's end. */
@@ -19,9 +21,11 @@ export async function served(
 ): Promise<Served> {
   const [near, far] = duplexPair();
   const serving = serveNinep(far, new Map([["", exported]]));
-  const client = await NinepClient.connect(line(near), options);
+  const counted = counting(line(near));
+  const client = await NinepClient.connect(counted, options);
   return {
     client,
+    trips: () => counted.trips,
     async [Symbol.asyncDispose]() {
       await near.closeWrite();
       await serving;
