@@ -145,4 +145,12 @@ e2eTest("compose: what a dev container's image and features ask for is done", NE
       / on \/data .*\n[^]* on \/kept | on \/kept .*\n[^]* on \/data /,
     );
   });
+
+  await t.step(
+    "run: another command takes the place of waiting, after the entrypoints",
+    async () => {
+      const run = ["--devcontainer", "run", "--rm", "-T", "devcontainer", "cat", "/began"];
+      assert.equal(ok(await project.run(...run)), "first\nfeature\n");
+    },
+  );
 });

@@ -98,8 +98,8 @@ function processOf({ fields, entrypoints, process = [] }: Devcontainer, composed
   const replaced = fields.overrideCommand ?? !composed;
   if (!replaced && entrypoints.length === 0) return {};
   const script = [ENDING, ...entrypoints, 'exec "$@"', IDLE].join("\n");
-  const own = replaced ? [] : ["-", ...process];
-  return { entrypoint: ["/bin/sh", "-c", script, ...own], command: [] };
+  // Another command, of `svc compose run`, takes the place of the process.
+  return { entrypoint: ["/bin/sh", "-c", script, "-"], command: replaced ? [] : process };
 }
 
 function serviceOf(dev: Devcontainer): { service: Json; volumes: Json } {
