@@ -151,9 +151,12 @@ class Agent {
     } catch (error) {
       last = { type: "error", error: toProblem(asSvcError(error)) };
     }
+    const ends = request.type === "stop" || request.type === "leave";
+    // Whoever asks once this is answered meets no agent that is about to end.
+    if (ends) this.#server?.close();
     await say(last);
     await stream.closeWrite();
-    if (request.type === "stop" || request.type === "leave") this.#ended.resolve();
+    if (ends) this.#ended.resolve();
   }
 
   async #answer(
