@@ -58,7 +58,8 @@ export function backendRunner(backend: DeployBackend, host: Record<string, strin
       try {
         const spec = validateDeploySpec({
           restart: "no",
-          stopGracePeriod: "2s",
+          // One that is told to stop has the time to say what it was told.
+          stopGracePeriod: test.then === "stop" ? "20s" : "2s",
           ...test.spec,
           volumes: test.spec?.volumes?.map((volume) => ({
             ...volume,
