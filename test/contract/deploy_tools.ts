@@ -1,21 +1,9 @@
 /** What the tests of deploy backends share; nothing here knows the host that a backend runs on. */
-import assert from "node:assert/strict";
 import { validateDeploySpec } from "../../lib/api/deploy_spec_parse.ts";
 import type { LogFrame } from "../../lib/api/deployment.ts";
 import type { DeployBackend, ExecRequest, LogOptions } from "../../lib/deploy/backend.ts";
 
-/** Waits until `probe` holds; fails with its words after a minute. */
-export async function eventually(
-  what: string,
-  probe: () => Promise<boolean>,
-  everyMs = 50,
-): Promise<void> {
-  const deadline = Date.now() + 60_000;
-  while (!await probe()) {
-    if (Date.now() > deadline) assert.fail(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, everyMs));
-  }
-}
+export { eventually } from "../waits.ts";
 
 /** A spec that stops at once. */
 export function quickSpec(name: string, image: string, more: Record<string, unknown> = {}) {

@@ -1,10 +1,11 @@
 /** The agent with a real server, from another machine: what it holds, and every way in which it is disturbed. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { removeFolder } from "../peers/cleanup.ts";
 import { laptop } from "../peers/laptop.ts";
 import { proxied } from "../peers/outside.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, EXECUTABLE, freePort, type RunOutput, startServer } from "./harness.ts";
-import { eventually } from "./waits.ts";
 
 const NEEDS = {
   root: true,
@@ -67,6 +68,10 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
     return (await tool([...far.within, "curl", "-sS", "--max-time", `${seconds}`, url])).stdout
       .trim();
   };
+  const shows = (text: string) =>
+    eventually(`the page is ${text}`, async () => await page() === text);
+  const gone = (pid: number) =>
+    eventually("the agent is gone", () => Deno.stat(`/proc/${pid}`).then(() => false, () => true));
   const status = async (executable?: string) =>
     JSON.parse((await svc(["daemon", "status", "-o", "json"], executable)).stdout) as {
       running: boolean;
@@ -115,9 +120,9 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
 
     await step("files, ports and egress of this machine; again, nothing changes", async () => {
       await ok("compose", "up", "-d");
-      assert.equal(await page(), "one");
+      await shows("one");
       await write("two");
-      assert.equal(await page(), "two");
+      await shows("two");
       const asked = await ok(
         "compose",
         "exec",
@@ -141,7 +146,7 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
       await far.cable("down");
       assert.equal(await page(1), "");
       await far.cable("up");
-      await eventually("the page is back", async () => await page() === "two");
+      await shows("two");
       assert.equal(await started(), before);
     });
     await step(
@@ -149,7 +154,7 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
       async () => {
         await server.kill9();
         await server.restart();
-        await eventually("the page is back", async () => await page() === "two");
+        await shows("two");
         await connected();
       },
     );
@@ -158,6 +163,7 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
       async () => {
         const { pid } = await status();
         Deno.kill(pid, "SIGKILL");
+        await gone(pid);
         const next = await status();
         assert.notEqual(next.pid, pid);
         assert.equal(next.held.length, 3);
@@ -165,7 +171,7 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
         const { held } = await status();
         const web = held.find(({ name, kind }) => name === "shop-web" && kind === "session")!;
         assert.match(web.detail!, /it ended meanwhile, and was deployed again/);
-        assert.equal(await page(), "two");
+        await shows("two");
       },
     );
     await step("a newer executable replaces it, and open files stay open", async () => {
@@ -180,12 +186,9 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
       const then = await size();
       await eventually("it writes on", async () => await size() > then);
       await write("three");
-      assert.equal(await page(), "three");
+      await shows("three");
       assert.equal(await started(), before);
-      await eventually(
-        "the old agent is gone",
-        async () => !await Deno.stat(`/proc/${pid}`).catch(() => undefined),
-      );
+      await gone(pid);
     });
     await step("another user is refused, whatever the permissions", async () => {
       const nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -213,6 +216,6 @@ e2eTest("agent: compose up -d from another machine, and what disturbs it", NEEDS
     httpd.kill("SIGKILL");
     await httpd.status;
     await svc(["daemon", "stop"], join(folder, "svc"));
-    await Deno.remove(folder, { recursive: true });
+    await removeFolder(folder);
   }
 });

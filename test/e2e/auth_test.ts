@@ -15,7 +15,7 @@ import { writeBaseLayout } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { makeAuthority } from "../peers/pki.ts";
 import { startAgent } from "../peers/sshd.ts";
-import { until } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const TOKEN = "e2e-static-token-9f2c41d8";
@@ -200,16 +200,10 @@ e2eTest("HTTPS with client certificates, replaced while it serves", {
       tls: { authority: ca, certificate: server },
       args: ["--tls-client-ca", ca.cert],
     });
-    const { log, port } = serving;
+    const { port } = serving;
     const url = `https://localhost:${port}`;
     const curl = (path: string, ...args: string[]) =>
       runTool("curl", ["-sS", "--max-time", "120", "--cacert", ca.cert, ...args, url + path]);
-    const until = async (condition: () => Promise<boolean>) => {
-      for (let n = 0; !await condition(); n++) {
-        assert(n < 1200, `in time; its log:\n${log()}`);
-        await new Promise((resolve) => setTimeout(resolve, 50));
-      }
-    };
     const serial = async () => {
       const { stdout } = await new Deno.Command("sh", {
         args: [
@@ -230,11 +224,11 @@ e2eTest("HTTPS with client certificates, replaced while it serves", {
     const before = await serial();
     const next = await ca.issue("next");
     await Deno.writeTextFile(server.cert, "rubbish");
-    await until(() => Promise.resolve(/last good ones stay in use/.test(log())));
+    await serving.logged(/last good ones stay in use/);
     assert.equal(await serial(), before);
     await Deno.copyFile(next.key, server.key);
     await Deno.copyFile(next.cert, server.cert);
-    await until(async () => await serial() !== before);
+    await eventually("the next certificate", async () => await serial() !== before);
     assert.equal((await curl(info, ...status, ...asAlice)).stdout, "200");
   });
 });
@@ -326,7 +320,7 @@ e2eTest("a CI job pushes with no stored secret, and no secret is ever written", 
     );
     const parts = ['"ci:org/app"', '"org/app:v1"', '"pull"', '"anonymous"', '"denied"'];
     // What a request did is noted when its answer has gone out.
-    await until("all is on record", async () => {
+    await eventually("all is on record", async () => {
       const record = (await ask("/.svc/v1/activity", bearer(TOKEN))).text;
       return parts.every((part) => record.includes(part));
     });

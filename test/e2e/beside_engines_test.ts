@@ -1,24 +1,25 @@
 /** Egress and credentials of workloads on Docker, podman and containerd: what the server runs in their network namespaces. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { credentialFolder } from "../../lib/server/credentials/files.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { startContainerd } from "../peers/containerd.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { EGRESS_PROXY as PROXY, get, outside, proxied } from "../peers/outside.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
 import { executableWithin } from "../peers/within.ts";
+import { eventually } from "../waits.ts";
+import { answer } from "./companions.ts";
 import {
   baseImage,
   e2eTest,
   EXECUTABLE,
-  freePort,
   type RunOutput,
   runTool,
   type Server,
   startServer,
 } from "./harness.ts";
 import { Client } from "./session_client.ts";
-import { eventually } from "./waits.ts";
 
 /** An engine of the test's own, whose network the test is in until it is disposed of. */
 interface Engine extends AsyncDisposable {
@@ -197,21 +198,7 @@ async function walled(t: Deno.TestContext, scene: Scene): Promise<void> {
     );
   });
   await t.step("svc port-forward leads to it", async () => {
-    const port = freePort();
-    const child = new Deno.Command(EXECUTABLE, {
-      args: ["port-forward", "--server", server.url, "walled", `${port}:8080`],
-      stdout: "null",
-      stderr: "null",
-    }).spawn();
-    try {
-      await eventually("an answer", async () => {
-        const answer = await fetch(`http://127.0.0.1:${port}/`);
-        return /hello from busybox/.test(await answer.text());
-      });
-    } finally {
-      child.kill();
-      await child.status;
-    }
+    assert.equal(await answer(server, "walled"), "hello from busybox");
   });
   await t.step("it follows a restart by the engine, and of the server", async () => {
     await engine.restart("walled");
@@ -316,10 +303,13 @@ async function credentials(t: Deno.TestContext, scene: Scene): Promise<void> {
   await t.step("with the session they end", async () => {
     client.kill("SIGINT");
     await client.ended;
-    assert.match((await server.svc(["status", "web"])).stderr, /there is none|not found|Cannot/i);
+    await eventually("its removal", async () => (await server.svc(["status", "web"])).code === 1);
+    const folder = credentialFolder({ runDir: "/run/svc", dataDir: server.dataDir });
     const [program, ...args] = engine.inside("cat", "/proc/self/mountinfo");
-    const { stdout } = await new Deno.Command(program, { args }).output();
-    assert.ok(!new TextDecoder().decode(stdout).includes("svc-credentials"));
+    await eventually("nothing is mounted", async () => {
+      const { stdout } = await runTool(program, args);
+      return !stdout.includes(folder);
+    });
   });
 }
 

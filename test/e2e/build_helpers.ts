@@ -26,18 +26,6 @@ export async function withContext(
   }
 }
 
-/** Waits for a condition; fails after a minute. */
-export async function until(
-  what: string,
-  condition: () => Promise<boolean> | boolean,
-): Promise<void> {
-  const deadline = Date.now() + 60_000;
-  while (!await condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not happen within a minute`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
 /** An image of the server, as another client sees it. */
 export async function inspect(
   server: Server,

@@ -1,7 +1,8 @@
 /** `svc build` against `svc serve`: what a person sees, what lands in the registry, and what a crash leaves. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { inspect, until, withContext, writeFiles } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
+import { inspect, withContext, writeFiles } from "./build_helpers.ts";
 import { baseImage, e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const NEEDS = {
@@ -64,7 +65,7 @@ function leftovers(server: Server): string[] {
 
 /** A build's client may hear of its end a moment before that. */
 const tidy = (server: Server) =>
-  until(
+  eventually(
     "tidying up",
     async () => leftovers(server).length === 0 && (await mountsBelow(server.dataDir)).length === 0,
   );
@@ -161,12 +162,12 @@ e2eTest("build: kill -9 in the middle leaves nothing that lasts", NEEDS, async (
   };
   await withContext(files, async (directory) => {
     const cut = server.svc(["build", "-t", "app", directory]);
-    await until("the step", async () => (await processesWith(`sleep\0${marker}`)).length > 0);
+    await eventually("the step", async () => (await processesWith(`sleep\0${marker}`)).length > 0);
     await server.kill9();
     assert.notEqual((await cut).code, 0);
     await server.restart();
     // Without a build: the restart itself ends what the crash left running.
-    await until(
+    await eventually(
       "the end of the step",
       async () => (await processesWith(`sleep\0${marker}`)).length === 0,
     );
@@ -189,10 +190,10 @@ e2eTest("build: a client that goes away ends its build", NEEDS, async () => {
   await withContext(files, async (directory) => {
     const abort = new AbortController();
     const build = server.svc(["build", directory], { signal: abort.signal });
-    await until("the step", async () => (await processesWith(`sleep\0${marker}`)).length > 0);
+    await eventually("the step", async () => (await processesWith(`sleep\0${marker}`)).length > 0);
     abort.abort();
     await build;
-    await until(
+    await eventually(
       "the end of the step",
       async () => (await processesWith(`sleep\0${marker}`)).length === 0,
     );

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { tar } from "../../scripts/build/tar.ts";
+import { eventually } from "../waits.ts";
 import {
   AS_STRANGER,
   BARE_BASE,
@@ -75,9 +76,8 @@ const DELEGATED = [
 
 /** The lines of the log that tell of a builder. */
 const told = (server: Server): [string, string | undefined][] =>
-  server.log().split("\n").filter((line) => line.startsWith("{"))
-    .map((line): { msg: string; url?: string } => JSON.parse(line))
-    .filter(({ msg }) => DELEGATED.includes(msg)).map(({ msg, url }) => [msg, url]);
+  server.lines().filter(({ msg }) => DELEGATED.includes(msg))
+    .map(({ msg, url }) => [msg, url as string | undefined]);
 
 async function manifestOf({ url }: Server, reference: string): Promise<Response> {
   const answer = await fetch(`${url}/v2/app/manifests/${reference}`);
@@ -179,12 +179,10 @@ async function startThief(port: number, folder: string): Promise<{ end(): Promis
     stderr: "piped",
   }).spawn();
   const heard = new Response(child.stderr).text();
-  for (const until = Date.now() + 60_000;;) {
-    const { stdout } = await runTool("ss", ["-tlnH", `sport = :${port}`]);
-    if (stdout !== "") break;
-    assert(Date.now() < until, "it does not listen");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await eventually("it listens", async () => {
+    const { stdout } = await runTool("ss", ["-tlnpH", `sport = :${port}`]);
+    return stdout.includes(`pid=${child.pid},`);
+  });
   return {
     async end() {
       child.kill("SIGKILL");
@@ -234,13 +232,11 @@ async function selfManaged({ engine, first }: Stage): Promise<void> {
     ...[first.Config.Image, "svc", "serve", "--addr", `127.0.0.1:${port}`],
     ...["--storage", "/var/lib/svc/registry"],
   );
-  for (const until = Date.now() + 60_000;;) {
-    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
-    await ready?.body?.cancel();
-    if (ready?.ok) break;
-    assert(Date.now() < until, (await engine.daemon.docker("logs", "own")).stderr);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  await eventually("it is ready", async () => {
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
+    await ready.body?.cancel();
+    return ready.ok;
+  });
   const env = { SVC_BUILDER_URL: `ws://127.0.0.1:${port}`, SVC_CNI_SUBNET_BASE };
   await using front = await startFront(engine, "self-managed", env);
   await withContext(front, async (context) => {

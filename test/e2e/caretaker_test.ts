@@ -1,11 +1,11 @@
 /** `svc caretaker` as a process of its own, and its probe. */
 import assert from "node:assert/strict";
 import { InstallationSecret } from "../../lib/auth/installation_secret.ts";
-import { sleep } from "../../lib/base/sleep.ts";
 import { ServerCaretakers } from "../../lib/server/caretakers/caretakers.ts";
 import { CaretakerTokens } from "../../lib/server/caretakers/tokens.ts";
 import { startTestServer } from "../../lib/server/testing.ts";
 import { readAll } from "../../lib/wire/testing.ts";
+import { eventually, PATIENCE_MS } from "../waits.ts";
 import { e2eTest, EXECUTABLE, freePort, svc } from "./harness.ts";
 
 const WEB = { key: "web-0-aaa", deployment: "web", instance: "web-0" };
@@ -42,16 +42,13 @@ e2eTest("svc caretaker: attaches, is checked, serves a port and ends in good ord
   }).spawn();
   const errors = new Response(child.stderr).text();
   try {
-    await caretakers.started(WEB.key, AbortSignal.timeout(60_000));
+    await caretakers.started(WEB.key, AbortSignal.timeout(PATIENCE_MS));
     // The server knows a moment before the caretaker itself.
-    for (;;) {
+    const ready = await eventually("it is ready", async () => {
       const found = await svc(["caretaker", "check"], { env });
-      if (found.code === 0) {
-        assert.equal(found.stdout, "ready: portForward, agentRelay\n");
-        break;
-      }
-      await sleep(50);
-    }
+      return found.code === 0 && found.stdout;
+    });
+    assert.equal(ready, "ready: portForward, agentRelay\n");
     using workload = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const answered = (async () => {
       using connection = await workload.accept();

@@ -1,31 +1,7 @@
 /** What tests of companions share: a workload that only its companion reaches, and a caller's SSH agent. */
-import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { EXECUTABLE, freePort, runTool, type Server } from "./harness.ts";
-
-export async function eventually<T>(what: string, ask: () => Promise<T | false>): Promise<T> {
-  let last: unknown;
-  for (const until = Date.now() + 120_000; Date.now() < until;) {
-    try {
-      const found = await ask();
-      if (found !== false) return found;
-    } catch (error) {
-      last = error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  throw new Error(`did not happen: ${what}`, { cause: last });
-}
-
-export async function ok(
-  server: Server,
-  args: string[],
-  options: Parameters<Server["svc"]>[1] = {},
-) {
-  const { code, stdout, stderr } = await server.svc(args, options);
-  assert.equal(code, 0, `svc ${args.join(" ")}: ${stderr}`);
-  return stdout;
-}
 
 /** The SSH client of this machine, with its libraries. */
 export async function sshFiles(): Promise<Set<string>> {
@@ -55,6 +31,14 @@ export async function startAgent(folder: string) {
   };
 }
 
+/** The socket of an agent goes a moment after the command that it was for; without one there is none. */
+export const withoutAgent = (server: Server, folder: string) =>
+  eventually("no socket of an agent is left", async () => {
+    const script = `ls -a ${folder}; echo $SSH_AUTH_SOCK`;
+    const { stdout } = await server.svc(["exec", "web", "sh", "-c", script]);
+    return stdout.trim() === ".\n..";
+  });
+
 /** Listens on its loopback alone: nobody but its companion reaches it. */
 export const webSpec = (version: string) =>
   JSON.stringify({
@@ -70,10 +54,10 @@ export const webSpec = (version: string) =>
   });
 
 /** What the workload answers through the server's forwarded port. */
-export async function answer(server: Server): Promise<string> {
+export async function answer(server: Server, name = "web"): Promise<string> {
   const port = freePort();
   const child = new Deno.Command(EXECUTABLE, {
-    args: ["port-forward", "--server", server.url, "web", `${port}:8080`],
+    args: ["port-forward", "--server", server.url, name, `${port}:8080`],
     stdout: "null",
     stderr: "null",
   }).spawn();

@@ -11,6 +11,7 @@ import {
   withEntries,
 } from "../../lib/compose/devcontainer/metadata.ts";
 import { type Fields, LIFECYCLE, readDevcontainer } from "../../lib/compose/devcontainer/read.ts";
+import { eventually } from "../waits.ts";
 import { ok, Project } from "./compose_scenarios.ts";
 import { CLIENTS_READY, PROGRAMS, startDockerApi } from "./docker_api.ts";
 import { baseImage, e2eTest, type Server, startServer } from "./harness.ts";
@@ -74,7 +75,8 @@ async function merged(server: Server, folder: string) {
     ],
     env: { DOCKER_HOST: `unix://${api.path}`, DOCKER_CONFIG: folder },
     stdin: "null",
-    signal: AbortSignal.timeout(180_000),
+    // The first one downloads it.
+    signal: AbortSignal.timeout(600_000),
   }).output();
   const said = new TextDecoder().decode(stdout);
   assert.equal(code, 0, `${said}${new TextDecoder().decode(stderr)}`);
@@ -136,7 +138,11 @@ e2eTest("compose: what a dev container's image and features ask for is done", NE
     await Deno.writeTextFile(file, JSON.stringify({ ...FILE, forwardPorts: [] }));
     ok(await project.run("--devcontainer", "up", "-d"));
     assert.equal(await inside("cat /log"), "image\nmade\nfeature\nfile image file\n");
-    assert.equal(await inside("cat /began"), "first\nfeature\n");
+    // Its own process runs them.
+    await eventually(
+      "the entrypoints have run",
+      async () => await inside("cat /began") === "first\nfeature\n",
+    );
     assert.equal(await inside("id -u"), "65534\n");
     assert.equal(await inside("id -u", "-u", "0"), "0\n");
     assert.equal(await inside("echo $C $FEATURE"), "image installed\n");

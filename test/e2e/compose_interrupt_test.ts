@@ -1,9 +1,9 @@
 /** An interrupt, once and twice, in every phase of `svc compose up`: it ends soon, and leaves nothing running. */
 import assert from "node:assert/strict";
+import { eventually } from "../waits.ts";
 import { ok, Project } from "./compose_scenarios.ts";
 import { baseImage, e2eTest, type Server, startServer } from "./harness.ts";
 import { Client } from "./session_client.ts";
-import { eventually } from "./waits.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "skopeo"] };
 

@@ -1,6 +1,7 @@
 /** What `svc compose` shows of a project, and services that a program of the caller's machine provides. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { ok, Project } from "./compose_scenarios.ts";
 import { baseImage, e2eTest, startServer } from "./harness.ts";
 
@@ -46,7 +47,11 @@ services:
       ok(up);
       assert.equal((await project.run("--parallel", "x", "up", "-d")).code, 2);
       assert.match(up.stderr, /^ db {2}Created\n[^]* Container look-web-1 {2}Creating$/m);
-      assert.match(ok(await project.run("logs", "web")), /^web-1 {2}\| at http:\/\/far$/m);
+      await eventually(
+        "the variable in its log",
+        async () =>
+          /^web-1 {2}\| at http:\/\/far$/m.test((await project.run("logs", "web")).stdout),
+      );
       assert.equal(
         ok(await project.run("run", "--rm", "web", "sh", "-c", "echo $DB_URL")),
         "http://far\n",

@@ -1,6 +1,7 @@
 /** Scenarios of `svc compose` that hold on every engine: each is run by the tests of several. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { freePort, type RunOutput, type Server } from "./harness.ts";
 
 export function ok({ code, stdout, stderr }: RunOutput): string {
@@ -92,7 +93,8 @@ export async function runShop(t: Deno.TestContext, server: Server): Promise<void
       .map((line) => told.indexOf(line));
     assert.ok(healthy >= 0 && healthy < begun, up.stderr);
     assert.deepEqual(await project.states(), { "shop-db-1": "running", "shop-web-1": "running" });
-    assert.equal(await page(), "from db\n");
+    // web is up as soon as it runs: it has no healthcheck.
+    await eventually("the page", async () => await page() === "from db\n");
   });
 
   await t.step("ps, ls, port, logs, images, top show it", async () => {
@@ -147,7 +149,7 @@ export async function runShop(t: Deno.TestContext, server: Server): Promise<void
     ok(await project.run("restart", "web"));
     assert.equal((await project.states())["shop-web-1"], "running");
     ok(await project.run("kill", "web"));
-    assert.equal((await project.states())["shop-web-1"], "exited");
+    await eventually("its end", async () => (await project.states())["shop-web-1"] === "exited");
   });
 
   await t.step(

@@ -1,8 +1,8 @@
 /** Compose files on a server: docker compose's commands, and what becomes of the services. */
 import assert from "node:assert/strict";
+import { eventually } from "../waits.ts";
 import { ok, Project, runFiles, runShop } from "./compose_scenarios.ts";
 import { baseImage, e2eTest, startServer } from "./harness.ts";
-import { eventually } from "./waits.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "skopeo"] };
 

@@ -1,9 +1,9 @@
 /** `svc compose watch` and `up --watch`: what is changed here is changed in the containers. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { ok, Project } from "./compose_scenarios.ts";
 import { baseImage, e2eTest, startServer } from "./harness.ts";
-import { eventually } from "./waits.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "skopeo"] };
 

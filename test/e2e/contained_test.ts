@@ -1,9 +1,8 @@
 /** Servers in containers: what they find out of their place, from the engine and without one. */
 import assert from "node:assert/strict";
 import { BASE, type Engine, NEEDS, startEngine } from "./builder_engine.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, EXECUTABLE, freePort } from "./harness.ts";
-
-const PATIENCE_MS = 120_000;
 
 /** Runs `svc serve` in a container of the base image; gives the container's name. */
 async function serveInside(
@@ -23,13 +22,6 @@ async function serveInside(
     ...[BASE, "sh", "-c", `${before}; exec svc serve --addr 127.0.0.1:${port}`],
   );
   return name;
-}
-
-async function waitFor(what: string, test: () => Promise<boolean>): Promise<void> {
-  for (const until = Date.now() + PATIENCE_MS; !await test();) {
-    assert(Date.now() < until, what);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
 }
 
 /** What the container printed, and its exit code where it has ended. */
@@ -62,7 +54,7 @@ e2eTest(
           before: "cp /opt/kept/runc /usr/sbin/runc",
         });
         const listening = /"msg":"listening on /;
-        await waitFor(`${name} neither ended nor listens`, async () => {
+        await eventually(`${name} ends or listens`, async () => {
           const { log, code } = await tell(engine, name);
           return code !== undefined || listening.test(log);
         });
@@ -82,11 +74,11 @@ e2eTest(
 
 /** Waits until the server in the container listens. */
 async function listening(engine: Engine, name: string): Promise<void> {
-  await waitFor("it does not listen", async () => {
+  const over = await eventually("it ends or listens", async () => {
     const { log, code } = await tell(engine, name);
-    assert.equal(code, undefined, log);
-    return /"msg":"listening on /.test(log);
+    return (code !== undefined || /"msg":"listening on /.test(log)) && { log, code };
   });
+  assert.equal(over.code, undefined, over.log);
 }
 
 e2eTest(

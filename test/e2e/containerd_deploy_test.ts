@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { get, outside, proxied } from "../peers/outside.ts";
 import { startContainerd } from "../peers/containerd.ts";
+import { eventually } from "../waits.ts";
+import { ok } from "./commands.ts";
 import { baseImage, e2eTest, freePort, runTool, startServer } from "./harness.ts";
-import { eventually, ok } from "./waits.ts";
 
 const NEEDS = {
   root: true,
@@ -48,7 +49,7 @@ e2eTest(
       assert.match(none.stderr, /Cannot use containerd at .*\n.*start containerd/);
       await daemon.start();
       await baseImage(server, "base:1");
-      await ok(server, ["deploy", "-f", "-"], spec("1"));
+      await ok(server, ["deploy", "-f", "-"], { stdin: spec("1") });
       const answer = async () => {
         const response = await fetch(`http://127.0.0.1:${port}/`, {
           headers: { connection: "close" },
@@ -70,9 +71,12 @@ e2eTest(
           `one whole deployment after round ${round}`,
           async () => (await containers()).length === 1 && /^[1-9]$/.test(await answer()),
         );
-        assert.match(await ok(server, ["ps"]), /web .*running/);
+        await eventually(
+          "it runs",
+          async () => /web .*running/.test(await ok(server, ["ps"])),
+        );
       }
-      await ok(server, ["deploy", "-f", "-"], spec("9"));
+      await ok(server, ["deploy", "-f", "-"], { stdin: spec("9") });
       await eventually("the last answer", async () => await answer() === "9");
       assert.equal(await ok(server, ["exec", "web", "sh", "-c", "echo $VERSION"]), "9\n");
       await using other = await outside();
@@ -82,14 +86,14 @@ e2eTest(
         default: "deny",
       };
       const walled = JSON.stringify({ name: "walled", image, egress, stopSignal: "SIGKILL" });
-      await ok(server, ["deploy", "-f", "-"], walled);
+      await ok(server, ["deploy", "-f", "-"], { stdin: walled });
       const inside = (script: string) => server.svc(["exec", "walled", "sh", "-c", script]);
       assert.match((await inside(proxied(other.address, other.port))).stdout, /from outside/);
       assert.match((await inside(proxied("192.0.2.1", 80))).stdout, /^HTTP\/1\.1 403 /);
       assert.notEqual((await inside(get(other.address, other.port))).code, 0);
       await ok(server, ["rm", "walled"]);
       await ok(server, ["rm", "web"]);
-      assert.deepEqual(await containers(), [""]);
+      await eventually("nothing is left", async () => (await containers()).join() === "");
     } finally {
       await Deno.remove(folder, { recursive: true });
     }

@@ -1,7 +1,7 @@
 /** SVC_BARE_RUNTIME=crun: the main job with the other OCI runtime. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { until } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, EXECUTABLE, freePort, startServer } from "./harness.ts";
 
 const NEEDS = {
@@ -51,7 +51,7 @@ e2eTest("crun builds, runs, execs, outlives the server and goes", NEEDS, async (
     };
     await run("build", "-q", "-t", "web:1", context);
     await run("deploy", "web:1", "--name", "web", "-p", `${port}:8080`);
-    await until("an answer", async () => await page().catch(() => "") === "from crun\n");
+    await eventually("an answer", async () => await page().catch(() => "") === "from crun\n");
     assert.equal(await run("exec", "web", "cat", "/srv/index.html"), "from crun\n");
     const { pid } = await instance();
     assert.match(await parentOf(pid), /\bconmon\b.*\bcrun\b/);
@@ -60,7 +60,7 @@ e2eTest("crun builds, runs, execs, outlives the server and goes", NEEDS, async (
     await server.restart();
     assert.deepEqual([(await instance()).pid, (await instance()).state], [pid, "running"]);
     await run("rm", "web");
-    await assert.rejects(Deno.stat(`/proc/${pid}`), Deno.errors.NotFound);
+    await eventually("its end", () => Deno.stat(`/proc/${pid}`).then(() => false, () => true));
   } finally {
     await Deno.remove(dir, { recursive: true });
   }

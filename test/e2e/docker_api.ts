@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { dirname, join } from "node:path";
 import { programsIn } from "../peers/namespace.ts";
+import { PATIENCE_MS } from "../waits.ts";
 import { EXECUTABLE, type RunOutput, type Server } from "./harness.ts";
 
 const CLIENTS = programsIn("docker-clients-1");
@@ -27,9 +28,6 @@ export async function addBuildx(api: Pick<DockerSocket, "path">): Promise<void> 
   await Deno.mkdir(plugins, { recursive: true });
   await Deno.symlink(BUILDX, join(plugins, "docker-buildx"));
 }
-
-/** Longer than any command takes: one that hangs fails its test. */
-const LATE_MS = 120_000;
 
 export interface DockerRunOptions {
   stdin?: string;
@@ -71,7 +69,8 @@ async function runProgram(
     stdout: "piped",
     stderr: "piped",
   }).spawn();
-  const timer = setTimeout(() => child.kill("SIGKILL"), LATE_MS);
+  // One that hangs fails its test.
+  const timer = setTimeout(() => child.kill("SIGKILL"), PATIENCE_MS);
   if (stdin !== undefined) {
     const writer = child.stdin.getWriter();
     await writer.write(new TextEncoder().encode(stdin));

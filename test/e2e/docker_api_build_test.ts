@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { startDockerRegistry } from "../peers/docker_registry.ts";
+import { startAgent } from "../peers/sshd.ts";
 import {
   addBuildx,
   CLIENTS_READY,
@@ -101,28 +102,13 @@ async function buildsClassically(api: DockerSocket, cwd: string): Promise<void> 
 
 /** An agent is lent to the build that is given it, and to no other. */
 async function lendsAgents(api: DockerSocket, cwd: string): Promise<void> {
-  const socket = join(cwd, "agent.sock");
-  const agent = new Deno.Command("ssh-agent", {
-    args: ["-D", "-a", socket],
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  try {
-    const env = { SSH_AUTH_SOCK: socket };
-    const build = (...args: string[]) =>
-      api.run("docker28", ["build", "--no-cache", "-f", "Agent", ...args, "."], { cwd, env });
-    for (const end = Date.now() + 60_000; Date.now() < end;) {
-      if (await Deno.lstat(socket).then(() => true, () => false)) break;
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-    const lent = await build("--ssh", "default");
-    assert.equal(lent.code, 0, lent.stderr);
-    assert.notEqual((await build()).code, 0);
-  } finally {
-    agent.kill("SIGKILL");
-    await agent.status;
-  }
+  await using agent = await startAgent();
+  const env = { SSH_AUTH_SOCK: agent.socket };
+  const build = (...args: string[]) =>
+    api.run("docker28", ["build", "--no-cache", "-f", "Agent", ...args, "."], { cwd, env });
+  const lent = await build("--ssh", "default");
+  assert.equal(lent.code, 0, lent.stderr);
+  assert.notEqual((await build()).code, 0);
 }
 
 async function refusesByName(api: DockerSocket, cwd: string): Promise<void> {

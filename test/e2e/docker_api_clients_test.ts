@@ -48,7 +48,7 @@ import { GenericContainer, Wait } from "npm:testcontainers@12.2.0";
 const image = await GenericContainer.fromDockerfile(Deno.args[1]).withBuildArgs({ WHO: "tc" })
   .build("tc:1", { deleteOnExit: false });
 const container = await image.withExposedPorts(8080)
-  .withWaitStrategy(Wait.forHttp("/hello.txt", 8080)).start();
+  .withStartupTimeout(300_000).withWaitStrategy(Wait.forHttp("/hello.txt", 8080)).start();
 const page = async (path) =>
   await (await fetch(\`http://\${container.getHost()}:\${container.getMappedPort(8080)}/\${path}\`)).text();
 const who = await page("who");
@@ -63,7 +63,7 @@ Deno.exit(0);
 /** Runs, executes, copies, follows events; networks and volumes. */
 const PYTHON_SCRIPT = `
 import docker, io, json, tarfile
-client = docker.from_env(timeout=60)
+client = docker.from_env(timeout=300)
 said = client.containers.run("base:1", ["echo", "hi"], remove=True).decode()
 network = client.networks.create("py", labels={"a": "b"})
 volume = client.volumes.create("py")
@@ -136,7 +136,7 @@ async function runPython(text: string, socket: string): Promise<unknown> {
     args: ["-c", text],
     env: { DOCKER_HOST: `unix://${socket}` },
     stdin: "null",
-    signal: AbortSignal.timeout(180_000),
+    signal: AbortSignal.timeout(600_000),
   }).output();
   assert.equal(code, 0, new TextDecoder().decode(stderr));
   return JSON.parse(new TextDecoder().decode(stdout).trim().split("\n").at(-1)!);
@@ -151,7 +151,8 @@ async function run(args: string[], socket: string, folder: string): Promise<stri
       TESTCONTAINERS_RYUK_DISABLED: "true",
     },
     stdin: "null",
-    signal: AbortSignal.timeout(180_000),
+    // The first one downloads its libraries.
+    signal: AbortSignal.timeout(600_000),
   }).output();
   const said = new TextDecoder().decode(stdout);
   assert.equal(code, 0, `${said}${new TextDecoder().decode(stderr)}`);

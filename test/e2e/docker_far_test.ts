@@ -3,9 +3,10 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
+import { eventually } from "../waits.ts";
+import { ok } from "./commands.ts";
 import { e2eTest, EXECUTABLE, freePort, type Server, startServer, svc } from "./harness.ts";
 import { Client } from "./session_client.ts";
-import { eventually, ok } from "./waits.ts";
 
 const NEEDS = {
   root: true,
@@ -122,7 +123,7 @@ async function mounts(scene: Scene): Promise<void> {
     await ok(server, ["restart", "web"]);
     assert.equal((await inside(scene, "cat /data/b")).stdout, "back\n");
     await end(client);
-    assert.equal(await left(), "");
+    await eventually("nothing is left", async () => await left() === "");
   });
   await t.step("a companion that is killed ends the session, which says why", async () => {
     await using client = await deploy();

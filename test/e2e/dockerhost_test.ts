@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
+import { eventually } from "../waits.ts";
+import { ok } from "./commands.ts";
 import { e2eTest, freePort, startServer } from "./harness.ts";
-import { eventually, ok } from "./waits.ts";
 
 const NEEDS = {
   root: true,
@@ -52,7 +53,7 @@ e2eTest(
         async () => (await server.svc(["build", "-t", "app:v1", context])).code === 0,
       );
       assert.match((await daemon.docker("images")).stdout, /app +v1/);
-      await ok(server, ["deploy", "-f", "-"], spec("1"));
+      await ok(server, ["deploy", "-f", "-"], { stdin: spec("1") });
       const answer = async () => (await (await fetch(`http://127.0.0.1:${port}/`)).text()).trim();
       await eventually("an answer", async () => await answer() === "1");
       assert.match(await ok(server, ["ps"]), /web .*running/);
@@ -70,9 +71,12 @@ e2eTest(
           const list = stdout.trim().split("\n");
           return list.length === 1 && /^[1-9]$/.test(await answer());
         });
-        assert.match(await ok(server, ["ps"]), /web .*running/);
+        await eventually(
+          "it runs",
+          async () => /web .*running/.test(await ok(server, ["ps"])),
+        );
       }
-      await ok(server, ["deploy", "-f", "-"], spec("9"));
+      await ok(server, ["deploy", "-f", "-"], { stdin: spec("9") });
       await eventually("the last answer", async () => await answer() === "9");
       await ok(server, ["rm", "web"]);
       assert.equal((await daemon.docker("ps", "-aq")).stdout.trim(), "");

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { type Authority, makeAuthority } from "../peers/pki.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, type Server, startServer } from "./harness.ts";
-import { Client, PATIENCE_MS } from "./session_client.ts";
+import { Client } from "./session_client.ts";
 
 const NEEDS = {
   root: true,
@@ -135,16 +136,10 @@ e2eTest("deploy --session with emulated ingress: HTTP and HTTPS by host", NEEDS,
         const renewed = await issue(next, "renewed");
         await Deno.rename(renewed.certificate, world.certificate.certificate);
         await Deno.rename(renewed.key, world.certificate.key);
-        for (const until = Date.now() + PATIENCE_MS;;) {
+        await eventually("the new certificate is shown", async () => {
           const { code, text } = await curl("--cacert", next.cert, ...own.resolve, own.url);
-          if (code === 0) {
-            assert.equal(text, PAGE);
-            break;
-          }
-          assert.equal(code, 60);
-          assert.ok(Date.now() < until, `the new certificate is not shown: ${client.all}`);
-          await new Promise((resolve) => setTimeout(resolve, 100));
-        }
+          return code === 0 && text === PAGE;
+        });
         const back = await issue(authority, "back");
         await Deno.rename(back.certificate, world.certificate.certificate);
         await Deno.rename(back.key, world.certificate.key);

@@ -1,6 +1,7 @@
 /** `svc exec -it`: a person at a terminal, and a shell in a workload of the bare backend. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { baseImage, e2eTest, type Server, startServer } from "./harness.ts";
 import { sit as sitAt } from "./sit.ts";
 
@@ -12,13 +13,6 @@ const NEEDS = {
 /** `svc exec -it ARGS` in a window. */
 const sit = (server: Server, args: string[], env?: Record<string, string>) =>
   sitAt(server, ["exec", "-it", ...args], env);
-
-async function eventually(what: string, probe: () => Promise<boolean> | boolean): Promise<void> {
-  for (const until = Date.now() + 120_000; !await probe();) {
-    if (Date.now() > until) assert.fail(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
 
 /** Terminals that the server holds. */
 function terminals(server: Server): number {
@@ -151,8 +145,10 @@ async function steps(t: Deno.TestContext, server: Server, folder: string): Promi
     await person.leaves();
     await nobody("sleep 4321");
     await eventually("the server holds no terminal", () => terminals(server) === 0);
-    const folders = await Array.fromAsync(walk(dataDir));
-    assert.deepEqual(folders.filter((name) => /^exec-.*\.(json|pid)$/.test(name)), []);
+    await eventually("no file of theirs is left", async () => {
+      const names = await Array.fromAsync(walk(dataDir));
+      return !names.some((name) => /^exec-.*\.(json|pid)$/.test(name));
+    });
   });
 
   await t.step("a server that ends gives the terminal back", async () => {

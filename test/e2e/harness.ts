@@ -4,9 +4,11 @@ import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
 import { BridgeRules } from "../../lib/runtime/bridge_rules.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { freeSubnetBase } from "../fixtures/free_subnet.ts";
 import { removeRunState, removeServerData } from "../peers/cleanup.ts";
+import { eventually, PATIENCE_MS } from "../waits.ts";
 
-export { freePort };
+export { freePort, freeSubnetBase };
 
 /** The executable under test. */
 export const EXECUTABLE = Deno.env.get("SVC_TEST_EXECUTABLE") ??
@@ -163,17 +165,6 @@ export async function runTool(
   return result;
 }
 
-/** "10.N": a base for the /24s of one server that no interface of this host uses. */
-export function freeSubnetBase(): string {
-  const used = new Set(
-    Deno.networkInterfaces().map((i) => i.address.split(".").slice(0, 2).join(".")),
-  );
-  for (;;) {
-    const base = `10.${64 + Math.floor(Math.random() * 180)}`;
-    if (!used.has(base)) return base;
-  }
-}
-
 /** Of all servers of this host. */
 const LEASES = "/run/svc/leases";
 
@@ -202,11 +193,11 @@ export interface ServerOptions {
   dataDir?: string;
   /** Another build than the one under test. */
   executable?: string;
-  /** How long `/readyz` may take, in milliseconds; default 60000. */
-  readyWithin?: number;
   /** It serves HTTPS with `certificate`, which `authority` has signed: paths of PEM files. */
   tls?: { authority: { cert: string }; certificate: { cert: string; key: string } };
 }
+
+export type LogLine = Record<string, unknown> & { msg: string };
 
 export interface Server extends AsyncDisposable {
   readonly url: string;
@@ -217,11 +208,13 @@ export interface Server extends AsyncDisposable {
   readonly pid: number;
   /** Everything it logged so far, over restarts: as much as has come through the pipe. */
   log(): string;
-  /** Waits until so many lines of the log have it (default 1); fails after a minute. */
+  /** The lines of the log that have come whole. */
+  lines(): LogLine[];
+  /** Waits until so many lines of the log have it (default 1). */
   logged(pattern: RegExp, lines?: number): Promise<void>;
   /** Runs the client against this server. */
   svc(args: string[], options?: RunOptions): Promise<RunOutput>;
-  /** SIGTERM and wait; SIGKILL after a minute. */
+  /** SIGTERM and wait; SIGKILL where it takes too long. */
   stop(): Promise<Exit>;
   /** SIGKILL and wait: what a power cut does to it. */
   kill9(): Promise<Exit>;
@@ -229,37 +222,39 @@ export interface Server extends AsyncDisposable {
   restart(): Promise<void>;
 }
 
-interface Waiting {
-  until: number;
-  ended: () => Exit | undefined;
-  client?: Deno.HttpClient;
-}
-
-async function waitReady(url: string, { until, ended, client }: Waiting): Promise<void> {
-  for (;;) {
-    const exit = ended();
-    if (exit) throw new Error(`the server ended with ${JSON.stringify(exit)} before it was ready`);
-    try {
-      const signal = AbortSignal.timeout(20_000);
-      const answer = await fetch(`${url}/readyz`, { signal, client });
-      await answer.body?.cancel();
-      if (answer.ok) return;
-    } catch (error) {
-      if (error instanceof Error && Date.now() > until) throw error;
-    }
-    if (Date.now() > until) throw new Error("the server did not become ready in time");
-    await new Promise((resolve) => setTimeout(resolve, 25));
+function signal(child: Deno.ChildProcess, name: Deno.Signal): void {
+  try {
+    child.kill(name);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error; // it has ended
   }
 }
 
+async function waitReady(
+  url: string,
+  { ended, client }: { ended: () => Exit | undefined; client?: Deno.HttpClient },
+): Promise<void> {
+  await eventually("it is ready", async () => {
+    if (ended()) return true;
+    const signal = AbortSignal.timeout(20_000);
+    const answer = await fetch(`${url}/readyz`, { signal, client });
+    await answer.body?.cancel();
+    return answer.ok;
+  }, 25);
+  const exit = ended();
+  if (exit) throw new Error(`the server ended with ${JSON.stringify(exit)} before it was ready`);
+}
+
 async function deleteDeployments(url: string): Promise<void> {
-  const answer = await fetch(`${url}/.svc/v1/deployments`, { signal: AbortSignal.timeout(60_000) });
+  const answer = await fetch(`${url}/.svc/v1/deployments`, {
+    signal: AbortSignal.timeout(PATIENCE_MS),
+  });
   if (!answer.ok) return void await answer.body?.cancel();
   const body = await answer.json() as { name: string }[] | { deployments: { name: string }[] };
   for (const { name } of Array.isArray(body) ? body : body.deployments ?? []) {
     const gone = await fetch(`${url}/.svc/v1/deployments/${name}?wait=true`, {
       method: "DELETE",
-      signal: AbortSignal.timeout(60_000),
+      signal: AbortSignal.timeout(PATIENCE_MS),
     });
     await gone.body?.cancel();
   }
@@ -312,17 +307,16 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     exit = child.status.then((s) => exited = { code: s.code, signal: s.signal });
     using client = authority &&
       Deno.createHttpClient({ caCerts: [await Deno.readTextFile(authority.cert)] });
-    const until = Date.now() + (options.readyWithin ?? 60_000);
-    await waitReady(url, { until, ended: () => exited, client })
+    await waitReady(url, { ended: () => exited, client })
       .catch(async (error) => {
-        if (!exited) child.kill("SIGKILL");
+        signal(child, "SIGKILL");
         await exit;
         throw new Error(`${error.message}; its log:\n${log}`, { cause: error });
       });
   };
-  const end = async (signal: Deno.Signal) => {
-    if (!exited) child.kill(signal);
-    const timer = setTimeout(() => exited || child.kill("SIGKILL"), 60_000);
+  const end = async (name: Deno.Signal) => {
+    signal(child, name);
+    const timer = setTimeout(() => signal(child, "SIGKILL"), PATIENCE_MS);
     const result = await exit;
     clearTimeout(timer);
     return result;
@@ -347,12 +341,14 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
       return child.pid;
     },
     log: () => log,
+    lines: () => {
+      const whole = log.slice(0, log.lastIndexOf("\n") + 1).split("\n");
+      return whole.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line));
+    },
     logged: async (pattern, lines = 1) => {
       const found = () => log.split("\n").filter((line) => pattern.test(line)).length;
-      for (const until = Date.now() + 60_000; found() < lines;) {
-        if (Date.now() > until) throw new Error(`${found()} lines have ${pattern}:\n${log}`);
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
+      await eventually(`${lines} lines with ${pattern}`, () => found() >= lines)
+        .catch((error) => Promise.reject(new Error(`${error.message}; its log:\n${log}`)));
     },
     svc: (args, run = {}) => svc(args, { ...run, env: { SVC_SERVER: url, ...run.env } }),
     stop: () => end("SIGTERM"),

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { INCUS_NEEDS, startIncus } from "../peers/incus.ts";
-import { answer, ok, sshFiles, startAgent, webSpec as spec } from "./companions.ts";
+import { eventually } from "../waits.ts";
+import { ok } from "./commands.ts";
+import { answer, sshFiles, startAgent, webSpec as spec, withoutAgent } from "./companions.ts";
 import { baseImage, e2eTest, EXECUTABLE, freePort, runTool, startServer } from "./harness.ts";
 
 /** An address of the daemon's host that instances reach. */
@@ -82,8 +84,7 @@ e2eTest(
         ], { env: { SSH_AUTH_SOCK: agent.path } });
         assert.match(listed, /callers-key/);
         assert.match(listed.trim(), /\n\/svc\/agents\/[0-9a-f]{32}\/agent$/);
-        const left = ["sh", "-c", "ls -a /svc/agents; echo $SSH_AUTH_SOCK"];
-        assert.equal((await ok(server, ["exec", "web", ...left])).trim(), ".\n..");
+        await withoutAgent(server, "/svc/agents");
       });
 
       await t.step("a killed server: the companion attaches to the next one", async () => {
@@ -95,13 +96,16 @@ e2eTest(
       await t.step("replaced with its instance, and removed with it", async () => {
         const before = await instances();
         await ok(server, ["deploy", "-f", "-"], { stdin: spec("2") });
-        const after = await instances();
-        assert.equal(after.length, 2);
-        assert.ok(after.every((name) => !before.includes(name)), after.join(" "));
+        await eventually("two new ones are there", async () => {
+          const after = await instances();
+          return after.length === 2 && after.every((name) => !before.includes(name));
+        });
         assert.equal(await answer(server), "2");
         await ok(server, ["rm", "web"]);
-        assert.deepEqual(await instances(), []);
-        assert.deepEqual(await names("storage", "volume", "list", "default"), []);
+        await eventually("nothing is left", async () => {
+          const volumes = await names("storage", "volume", "list", "default");
+          return (await instances()).length === 0 && volumes.length === 0;
+        });
       });
     } finally {
       await Deno.remove(folder, { recursive: true });

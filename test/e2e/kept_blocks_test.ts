@@ -1,8 +1,9 @@
 /** `svc deploy --session --mount …,cache` and `…,async` on the bare backend. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { e2eTest, type Server, startServer } from "./harness.ts";
-import { Client, PATIENCE_MS } from "./session_client.ts";
+import { Client } from "./session_client.ts";
 
 const NEEDS = {
   root: true,
@@ -50,16 +51,13 @@ async function inside(server: Server, script: string): Promise<string> {
   return stdout.trim();
 }
 
-async function gone(server: Server): Promise<void> {
-  for (const until = Date.now() + PATIENCE_MS;;) {
+const gone = (server: Server) =>
+  eventually("the session's deployment and mounts are gone", async () => {
     const answer = await fetch(`${server.url}/.svc/v1/deployments`);
     const text = await Deno.readTextFile("/proc/self/mountinfo");
     const none = (await answer.json() as unknown[]).length === 0;
-    if (none && !text.includes(`${server.dataDir}/mounts/`)) return;
-    assert.ok(Date.now() < until, "the session's deployment or mounts are still there");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
+    return none && !text.includes(`${server.dataDir}/mounts/`);
+  });
 
 /** Bytes that a process has read so far. */
 async function readBy(pid: number): Promise<number> {
@@ -158,7 +156,7 @@ e2eTest(
         const script = "exec 3<> /data/file; echo a >&3; sync /data/file; touch /data/begun; " +
           "while [ ! -e /data/go ]; do :; done; while echo b >&3; do :; done; echo refused";
         const running = inside(server, script);
-        for (;;) if (await Deno.stat(`${folder}/data/begun`).catch(() => undefined)) break;
+        await eventually("it has begun", () => Deno.stat(`${folder}/data/begun`));
         await Deno.writeTextFile(`${folder}/data/file`, "from here\n");
         await Deno.writeTextFile(`${folder}/data/go`, "");
         assert.match(await running, /refused/);
@@ -179,7 +177,7 @@ e2eTest(
             const begun = Promise.withResolvers<void>();
             const db = join(server.dataDir, "mounts/app/0/tree", who);
             const running = transactions(db, begun.resolve);
-            await begun.promise;
+            await Promise.race([begun.promise, running.then(() => assert.fail("it ended early"))]);
             if (who === "caller") client.kill("SIGKILL");
             else if (who === "mounts") Deno.kill(await mountProcess(server), "SIGKILL");
             else await server.kill9();

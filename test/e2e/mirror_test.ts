@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { startDockerRegistry } from "../peers/docker_registry.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
-import { until } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
 import { baseImage, e2eTest, EXECUTABLE, runTool, type Server, startServer } from "./harness.ts";
 
 const SKOPEO = ["--insecure-policy"];
@@ -102,7 +102,7 @@ e2eTest("mirror: several pulls at once fetch a blob once", { files: FILES }, asy
     return new Uint8Array(await crypto.subtle.digest("SHA-256", body)).toHex();
   }));
   assert.deepEqual(new Set(digests), new Set([hex]));
-  await until(
+  await eventually(
     "the spool is empty",
     () => [...Deno.readDirSync(`${mirror.dataDir}/mirror`)].length === 0,
   );

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { cuttableWay } from "../fixtures/cuttable_way.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, type Server, startServer } from "./harness.ts";
-import { Client, PATIENCE_MS } from "./session_client.ts";
+import { Client } from "./session_client.ts";
 
 const NEEDS = {
   root: true,
@@ -22,13 +23,6 @@ async function build(server: Server, folder: string): Promise<void> {
   await Deno.copyFile("/bin/busybox", join(folder, "busybox"));
   const { code, stderr } = await server.svc(["build", "-t", "app:v1", folder]);
   assert.equal(code, 0, stderr);
-}
-
-async function eventually(what: string, probe: () => Promise<boolean>): Promise<void> {
-  for (const until = Date.now() + PATIENCE_MS; !await probe().catch(() => false);) {
-    if (Date.now() > until) assert.fail(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
 
 /** What is mounted below the server's folder for mounts. */

@@ -9,6 +9,7 @@ import { startContainerd } from "../peers/containerd.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { INCUS_NEEDS, startIncus } from "../peers/incus.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
+import { eventually } from "../waits.ts";
 import {
   baseImage,
   e2eTest,
@@ -157,17 +158,11 @@ async function moved(server: Server, backend: string, text: string): Promise<str
   return taken;
 }
 
-async function page(port: number): Promise<string> {
-  for (const until = Date.now() + 60_000;;) {
-    try {
-      const headers = { connection: "close" };
-      return await (await fetch(`http://127.0.0.1:${port}/`, { headers })).text();
-    } catch (error) {
-      if (Date.now() > until) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
-}
+const page = (port: number) =>
+  eventually("an answer", async () => {
+    const headers = { connection: "close" };
+    return await (await fetch(`http://127.0.0.1:${port}/`, { headers })).text();
+  });
 
 e2eTest(
   "moving: a spec goes from backend to backend, and no field of it is lost",
@@ -199,17 +194,20 @@ e2eTest(
           const read = (text: string) => parseDeploySpec(text);
           assert.deepEqual(taken.map(read), first.map(read));
           assert.equal(await page(port), "first: line\n  second # line\n");
-          const { labels, origin, instances } = JSON.parse(
-            await ok(server, ["status", "web", "--output", "json"]),
-          );
+          const { labels, origin } = await eventually("it is healthy", async () => {
+            const told = JSON.parse(await ok(server, ["status", "web", "--output", "json"]));
+            return told.instances.length === 1 && told.instances[0].state === "healthy" && told;
+          });
           assert.deepEqual(labels, parseDeploySpec(texts[0]).labels);
           assert.deepEqual([origin.project, origin.git.dirty], ["shop", true]);
-          assert.deepEqual(instances.map(({ state }: { state: string }) => state), ["healthy"]);
           const run = (...command: string[]) => ok(server, ["exec", "web", "--", ...command]);
           assert.equal(await run("sh", "-c", 'echo "$NUMBER,$EMPTY,$(id -u)"'), "0440,,1000\n");
           assert.ok((await run("ip", "-4", "-o", "addr")).includes(` ${base}.77.7/24 `));
           assert.match(await run("env"), /^<<=merged$/m);
-          assert.equal((await ok(server, ["logs", "many"])).trim().split("\n").length, 2);
+          await eventually(
+            "a line of each",
+            async () => (await ok(server, ["logs", "many"])).trim().split("\n").length === 2,
+          );
           await ok(server, ["rm", "web", "many"]);
         } finally {
           await Deno.remove(folder, { recursive: true });

@@ -9,6 +9,7 @@ import { folderNode } from "../../lib/wire/files/folder_node.ts";
 import { remoteRoot } from "../../lib/wire/ninep/remote_node.ts";
 import { serveNinep } from "../../lib/wire/ninep/server.ts";
 import { pattern } from "../../lib/wire/testing.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, freePort } from "./harness.ts";
 
 const LARGE = pattern(1_500_000);
@@ -59,17 +60,6 @@ e2eTest("diodls and diodcat read what our 9P server shows", {
   }
 });
 
-async function connected(port: number): Promise<Deno.TcpConn> {
-  for (const deadline = Date.now() + 30_000;;) {
-    try {
-      return await Deno.connect({ hostname: "127.0.0.1", port });
-    } catch (error) {
-      if (Date.now() > deadline) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
-}
-
 async function startDiod(folder: string): Promise<{ stream: Duplex } & AsyncDisposable> {
   const port = freePort();
   const diod = new Deno.Command("diod", {
@@ -78,7 +68,9 @@ async function startDiod(folder: string): Promise<{ stream: Duplex } & AsyncDisp
     stderr: "null",
   }).spawn();
   return {
-    stream: connDuplex(await connected(port)),
+    stream: connDuplex(
+      await eventually("diod", () => Deno.connect({ hostname: "127.0.0.1", port })),
+    ),
     async [Symbol.asyncDispose]() {
       diod.kill("SIGKILL");
       await diod.status;

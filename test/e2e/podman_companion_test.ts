@@ -4,7 +4,9 @@ import { join } from "node:path";
 import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
-import { answer, eventually, ok, webSpec } from "./companions.ts";
+import { eventually } from "../waits.ts";
+import { ok } from "./commands.ts";
+import { answer, webSpec } from "./companions.ts";
 import { e2eTest, EXECUTABLE, freePort, startServer, svc } from "./harness.ts";
 
 /** The address of the host that podman's networks go out by. */
@@ -88,11 +90,13 @@ e2eTest(
 
       await t.step("replaced with its instance, and removed with it", async () => {
         await ok(server, ["deploy", "-f", "-"], { stdin: webSpec("2") });
-        assert.equal((await containers()).length, 2);
+        await eventually("two are there", async () => (await containers()).length === 2);
         assert.equal(await answer(server), "2");
         await ok(server, ["rm", "web"]);
-        assert.deepEqual(await containers(), []);
-        assert.equal((await peer.podman("volume", "ls", "-q")).stdout.trim(), "");
+        await eventually("nothing is left", async () => {
+          const volumes = (await peer.podman("volume", "ls", "-q")).stdout.trim();
+          return (await containers()).length === 0 && volumes === "";
+        });
       });
     } finally {
       await Deno.remove(folder, { recursive: true });

@@ -2,11 +2,12 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
+import { removeFolder } from "../peers/cleanup.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman, writePodman } from "../peers/podman.ts";
+import { eventually, PATIENCE_MS } from "../waits.ts";
 import { e2eTest, freePort, runTool, type Server, startServer, svc } from "./harness.ts";
-import { eventually } from "./waits.ts";
 
 /** By engines that do not have it. */
 async function pulledByOthers(server: Server, folder: string): Promise<void> {
@@ -49,7 +50,7 @@ e2eTest(
       const start = (env: Record<string, string>) =>
         svc(["serve", "--data-dir", folder, "--addr", `127.0.0.1:${freePort()}`], {
           env: { SVC_DEPLOY_BACKEND: "podman", ...env },
-          signal: AbortSignal.timeout(60_000),
+          signal: AbortSignal.timeout(PATIENCE_MS),
         });
       const neither = await start({});
       assert.equal(neither.code, 2, neither.stderr);
@@ -148,6 +149,8 @@ e2eTest(
         env: { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SERVICE: "1", PATH },
       });
       const isThere = (pid: number) => Deno.stat(`/proc/${pid}`).then(() => true, () => false);
+      const goes = (what: string, pid: number) =>
+        eventually(`the end of ${what}`, async () => !await isThere(pid));
       const instance = async () => {
         const answer = await fetch(`${server.url}/.svc/v1/deployments/web`);
         const { instances: [{ state, startedAt, pid }] } = await answer.json();
@@ -169,17 +172,17 @@ e2eTest(
       await eventually("its answer", works);
       assert.deepEqual(await instance(), before);
       await server.stop();
-      assert.equal(await isThere(await servicePid()), false, "the service ends with the server");
+      await goes("the server's service", await servicePid());
       assert.equal(await isThere(before.pid), true, "what is deployed does not");
       await server.restart();
       await eventually("its answer", works);
       assert.deepEqual(await instance(), before);
       const removed = await server.svc(["rm", "web"]);
       assert.equal(removed.code, 0, removed.stderr);
-      assert.equal(await isThere(before.pid), false);
+      await goes("the workload", before.pid);
     } finally {
       await podman("rm", "-af", "-t", "0");
-      await Deno.remove(folder, { recursive: true });
+      await removeFolder(folder);
     }
   },
 );

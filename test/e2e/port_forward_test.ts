@@ -6,6 +6,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { pattern } from "../../lib/wire/testing.ts";
+import { eventually, PATIENCE_MS } from "../waits.ts";
 import { baseImage, e2eTest, EXECUTABLE, type Server, startServer } from "./harness.ts";
 
 /** Answers by the first line of a connection; UDP comes back with a mark. */
@@ -92,7 +93,7 @@ async function portForward(server: Server, args: string[], ports: number): Promi
   let ended = false;
   const closed = Promise.all([collect("stdout"), collect("stderr"), child.status])
     .then(([, , { code }]) => (ended = true, code));
-  await until("it listens", () => ended || said.stdout.split("\n").length > ports);
+  await eventually("it listens", () => ended || said.stdout.split("\n").length > ports);
   assert(!ended, said.stderr);
   return {
     ports: [...said.stdout.matchAll(/^Forwarding from 127\.0\.0\.1:(\d+) -> /gm)].map((m) =>
@@ -109,13 +110,6 @@ async function portForward(server: Server, args: string[], ports: number): Promi
       await closed;
     },
   };
-}
-
-async function until(what: string, probe: () => boolean | Promise<boolean>): Promise<void> {
-  for (const deadline = Date.now() + 60_000; !await probe();) {
-    if (Date.now() > deadline) assert.fail(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
 }
 
 const to = (port: number) => connect({ port, host: "127.0.0.1", allowHalfOpen: true });
@@ -142,7 +136,7 @@ async function ask(port: number, what: string, body: Uint8Array | string = ""): 
 
 /** One datagram there and back; sent again until there is an answer, as who uses UDP does. */
 async function askUdp(port: number, words: string, socket: UdpSocket): Promise<string> {
-  const answered = once(socket, "message", { signal: AbortSignal.timeout(60_000) });
+  const answered = once(socket, "message", { signal: AbortSignal.timeout(PATIENCE_MS) });
   const send = () => socket.send(words, port, "127.0.0.1");
   const again = setInterval(send, 1000);
   send();
@@ -200,7 +194,10 @@ e2eTest("port-forward: TCP and UDP, replacement, a server that is killed", NEEDS
     await using wrong = await portForward(server, ["net", ":1"], 1);
     for (let times = 1; times <= 2; times++) {
       await assert.rejects(ask(wrong.ports[0], "who"), { code: "ECONNRESET" });
-      await until("a line", () => wrong.stderr().split("nothing listens there").length > times);
+      await eventually(
+        "a line",
+        () => wrong.stderr().split("nothing listens there").length > times,
+      );
     }
     assert.equal(await wrong.interrupt(), 0);
   });
@@ -239,7 +236,7 @@ e2eTest("port-forward: TCP and UDP, replacement, a server that is killed", NEEDS
       const broken = assert.rejects(drain(socket), { code: "ECONNRESET" });
       await server.kill9();
       await broken;
-      await until("a line", () => /port 9000 of net/.test(forward.stderr()));
+      await eventually("a line", () => /port 9000 of net/.test(forward.stderr()));
       await assert.rejects(ask(tcp, "who"), { code: "ECONNRESET" });
       await server.restart();
       assert.equal(String(await ask(tcp, "who")), "second");

@@ -2,17 +2,10 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { connect, type Socket } from "node:net";
+import { eventually } from "../waits.ts";
 import { e2eTest, EXECUTABLE, type Server, startServer } from "./harness.ts";
 
 const FILES = [EXECUTABLE];
-
-async function until(what: string, condition: () => boolean | Promise<boolean>): Promise<void> {
-  const end = Date.now() + 60_000;
-  while (!await condition()) {
-    assert.ok(Date.now() < end, `${what}: not within a minute`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
 
 async function dial({ port }: Server): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
@@ -23,12 +16,7 @@ async function dial({ port }: Server): Promise<Socket> {
 
 const descriptors = ({ pid }: Server) => [...Deno.readDirSync(`/proc/${pid}/fd`)].length;
 
-type Line = Record<string, unknown>;
-
-function requestsOf(server: Server): Line[] {
-  return server.log().split("\n").filter((line) => line.startsWith("{"))
-    .map((line): Line => JSON.parse(line)).filter(({ msg }) => msg === "request");
-}
+const requestsOf = (server: Server) => server.lines().filter(({ msg }) => msg === "request");
 
 /** Uploads and downloads that end in the middle; the uploads are then given up. */
 async function vanish(server: Server, blob: string, round: string, count: number): Promise<void> {
@@ -50,7 +38,7 @@ async function vanish(server: Server, blob: string, round: string, count: number
     await new Promise((resolve) => download.once("data", resolve));
     download.destroy();
     const named = (name: string) => requestsOf(server).find((line) => line.request === name);
-    await until("both are logged", () => Boolean(named(`up-${id}`) && named(`down-${id}`)));
+    await eventually("both are logged", () => Boolean(named(`up-${id}`) && named(`down-${id}`)));
     for (const name of [`up-${id}`, `down-${id}`]) {
       const line = named(name)!;
       assert.equal(line.aborted, true, name);
@@ -77,14 +65,14 @@ e2eTest("registry: clients that vanish cost no descriptor, and are logged as suc
   // Threads, pools and connections that are kept are made by the first ones.
   await vanish(server, blob, "first", 12);
   let before = descriptors(server);
-  await until("the first ones have ended", () => {
+  await eventually("the first ones have ended", () => {
     const last = before;
     before = descriptors(server);
     return last === before;
   });
   for (const round of ["a", "b", "c"]) await vanish(server, blob, round, 8);
   // A connection or two may have been added to those that fetch keeps; each of these was a leak of dozens.
-  await until("descriptors are given back", () => descriptors(server) <= before + 8);
+  await eventually("descriptors are given back", () => descriptors(server) <= before + 8);
   const response = await fetch(`${server.url}/v2/app/blobs/${blob}`);
   const hash = createHash("sha256").update(new Uint8Array(await response.arrayBuffer()));
   assert.equal(`sha256:${hash.digest("hex")}`, blob);

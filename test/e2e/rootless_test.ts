@@ -1,8 +1,10 @@
 /** `svc serve --rootless` run by an ordinary user: the same images as root's, and what stands in the way. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { removeFolder } from "../peers/cleanup.ts";
 import { answering, get, outside } from "../peers/outside.ts";
-import { until, withContext } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
+import { withContext } from "./build_helpers.ts";
 import {
   baseImage,
   e2eTest,
@@ -95,7 +97,7 @@ async function withUser(options: UserOptions, work: (user: User) => Promise<void
     await Deno.chmod(executable, 0o755);
     await work({ executable, folder, dataDir: own[2] });
   } finally {
-    await Deno.remove(folder, { recursive: true });
+    await removeFolder(folder);
   }
 }
 
@@ -106,8 +108,6 @@ const serve = (user: User, env: Record<string, string> = {}) =>
     args: ["--rootless"],
     // Nothing in it can be deployed to: this is about builds.
     env: { SVC_DEPLOY_BACKEND: "dockerhost", SVC_REGISTRY_SOURCE: "off", ...env },
-    // The first start unpacks the executable for the user.
-    readyWithin: 60_000,
   });
 
 /** Every way in which a file gets an owner, and every mark that a layer can hold of what went away. */
@@ -279,7 +279,7 @@ for (const program of ["pasta", "slirp4netns"]) {
         await server.restart();
         assert.match((await run(get(other.address, other.port))).shown, /from outside/);
         await server.stop();
-        await until(`the end of ${program}`, () => processesWith(user.folder).length === 0);
+        await eventually(`the end of ${program}`, () => processesWith(user.folder).length === 0);
       });
     },
   );
@@ -320,12 +320,12 @@ e2eTest("rootless: kill -9 ends no step, the next start does", NEEDS, async () =
     const files = { Dockerfile: [...lines, `RUN sleep 3000${Deno.pid}`].join("\n") };
     await withContext(files, async (directory) => {
       const cut = build(server, directory);
-      await until("the step", () => processesWith(marker).length > 0);
+      await eventually("the step", () => processesWith(marker).length > 0);
       await server.kill9();
       assert.notEqual((await cut).code, 0);
       await server.restart();
       await server.logged(/ended steps that an earlier server left running/);
-      await until("the end of the step", () => processesWith(marker).length === 0);
+      await eventually("the end of the step", () => processesWith(marker).length === 0);
       await Deno.writeTextFile(join(directory, "Dockerfile"), [...lines, "RUN true"].join("\n"));
       const again = await build(server, directory);
       assert.equal(again.code, 0, again.shown);
@@ -345,10 +345,10 @@ e2eTest("rootless: a client that goes away ends its build", NEEDS, async () => {
       const abort = new AbortController();
       const args = ["build", "--build-arg", `BASE=${server.host}/base:1`, directory];
       const running = server.svc(args, { signal: abort.signal });
-      await until("the step", () => processesWith(marker).length >= 2);
+      await eventually("the step", () => processesWith(marker).length >= 2);
       abort.abort();
       await running;
-      await until("the end of the step", () => processesWith(marker).length === 0);
+      await eventually("the end of the step", () => processesWith(marker).length === 0);
     });
   });
 });

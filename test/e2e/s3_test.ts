@@ -80,12 +80,10 @@ test("the gateway dies in mid-upload: the request fails, and the upload goes on"
   const { id } = first;
   await first.append(streamOf(bytes.subarray(0, PART + 100)));
   await peer!.kill();
-  const started = performance.now();
   await assert.rejects(first.append(streamOf(bytes.subarray(PART + 100))), {
     code: "upstream_failed",
     message: /no connection/,
   });
-  assert.ok(performance.now() - started < 150_000);
   await assert.rejects(Array.fromAsync(store.tags("r")), { code: "upstream_failed" });
   await peer!.start();
   const again = (await store.openUpload("r", id))!;

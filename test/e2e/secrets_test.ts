@@ -7,7 +7,7 @@ import { stringify } from "yaml";
 import { TOKEN_EXCHANGE } from "../../lib/api/auth.ts";
 import { Leaks } from "../fixtures/leaks.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
-import { until } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, type RunOptions, runTool, type Server, startServer, svc } from "./harness.ts";
 
 const NEEDS = {
@@ -220,7 +220,7 @@ e2eTest(
       await bucketKeys(scene);
       const parts = ['"up/team/base:v1"', '"team/good:v1"', '"denied"', '"bob"'];
       // What a request did is noted when its answer has gone out.
-      await until("all is on record", async () => {
+      await eventually("all is on record", async () => {
         const record = await scene.run(["activity", "--output", "json"]);
         return parts.every((part) => record.includes(part));
       });

@@ -1,6 +1,7 @@
 /** `svc serve` as a process: start-up errors, logs, draining, and a disk that fills up. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { eventually } from "../waits.ts";
 import { e2eTest, freePort, runTool, type Server, startServer, svc } from "./harness.ts";
 
 /** No backend: these tests are about the server alone and need no root. */
@@ -43,7 +44,7 @@ async function openPatch(server: Server) {
   await writer.write(new Uint8Array(BEGINNING));
   // Written here is not yet received there, and nothing over HTTP tells the difference.
   const file = `${server.dataDir}/registry/uploads/${new URL(location).pathname.split("/").at(-1)}`;
-  await until(async () => (await Deno.stat(file)).size > 0);
+  await eventually("some of it is there", async () => (await Deno.stat(file)).size > 0);
   return { response, writer };
 }
 
@@ -53,19 +54,14 @@ async function status(server: Server, path: string): Promise<number> {
   return response.status;
 }
 
-async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
-  const deadline = Date.now() + 60_000;
-  while (!await condition()) {
-    if (Date.now() > deadline) throw new Error("it did not happen within a minute");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
+const draining = (server: Server) =>
+  eventually("it drains", async () => await status(server, "/readyz") === 503);
 
 e2eTest("serve: SIGTERM turns readiness off and lets requests in flight end", {}, async () => {
   await using server = await startServer(PLAIN);
   const { response, writer } = await openPatch(server);
   const stopped = server.stop();
-  await until(async () => await status(server, "/readyz") === 503);
+  await draining(server);
   assert.equal(await status(server, "/healthz"), 200);
   assert.equal(await status(server, "/v2/"), 503);
   await writer.write(new Uint8Array(1000));
@@ -82,7 +78,7 @@ e2eTest("serve: a second signal does not wait for requests in flight", {}, async
   const { response, writer } = await openPatch(server);
   const cut = assert.rejects(response);
   const stopped = server.stop();
-  await until(async () => await status(server, "/readyz") === 503);
+  await draining(server);
   const asked = Date.now();
   Deno.kill(server.pid, "SIGTERM");
   assert.equal((await stopped).code, 0);
@@ -241,7 +237,7 @@ e2eTest(
       assert.match(built.stderr, /Cannot take the build context: it has more than 64\.0 KiB/);
       assert.match(built.stderr, /SVC_MAX_BUILD_CONTEXT_BYTES/);
       const kept = () => [...Deno.readDirSync(`${server.dataDir}/build/contexts`)];
-      await until(() => kept().length === 0);
+      await eventually("nothing is kept", () => kept().length === 0);
       assert.equal(await status(server, "/v2/big/manifests/v1"), 404);
     }),
 );

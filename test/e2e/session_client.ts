@@ -1,8 +1,6 @@
 /** `svc deploy --session`, or another command that stays, as a process that a test talks to. */
+import { PATIENCE_MS } from "../waits.ts";
 import { EXECUTABLE, type Server } from "./harness.ts";
-
-/** How long anything may take on a machine that does other things too. */
-export const PATIENCE_MS = 120_000;
 
 /** Without the person's own settings of svc. */
 const OWN_ENV = Object.fromEntries(

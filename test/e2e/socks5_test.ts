@@ -1,6 +1,7 @@
 /** `svc socks5` with real curl: workloads by suffix, by rule and by bare name, and this machine's network. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import { baseImage, e2eTest, EXECUTABLE, type Server, startServer } from "./harness.ts";
 
 const NEEDS = {
@@ -77,12 +78,7 @@ async function startProxy(server: Server, args: string[], files?: number): Promi
   return {
     address,
     curl: (...args) => curl(["--socks5-hostname", address], args),
-    async told(pattern) {
-      for (const until = Date.now() + 60_000; !pattern.test(said);) {
-        if (Date.now() > until) throw new Error(`${pattern} is not in ${said}`);
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
-    },
+    told: async (pattern) => void await eventually(`${pattern} is told`, () => pattern.test(said)),
     interrupt,
     async [Symbol.asyncDispose]() {
       await interrupt();
@@ -91,16 +87,7 @@ async function startProxy(server: Server, args: string[], files?: number): Promi
 }
 
 /** Until the workload's own server answers. */
-async function answering(proxy: Proxy, url: string): Promise<string> {
-  for (const until = Date.now() + 60_000;;) {
-    try {
-      return await proxy.curl(url);
-    } catch (error) {
-      if (!(error instanceof CurlFailed) || Date.now() > until) throw error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
+const answering = (proxy: Proxy, url: string) => eventually(url, () => proxy.curl(url));
 
 e2eTest(
   "svc socks5: workloads by suffix, rule and bare name, all else straight, with curl",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { TunnelStatus } from "../../lib/api/tunnel.ts";
 import { Leaks } from "../fixtures/leaks.ts";
 import { makeKey, type Sshd, startSshd } from "../peers/sshd.ts";
-import { until } from "./build_helpers.ts";
+import { eventually } from "../waits.ts";
 import { e2eTest, EXECUTABLE, freePort, runTool, type Server, startServer } from "./harness.ts";
 
 const NEEDS = {
@@ -118,7 +118,7 @@ class Held {
 
   /** What it has shown, once that is so. */
   async says(pattern: RegExp): Promise<void> {
-    await until(
+    await eventually(
       `${pattern} of svc tunnel, which says ${this.stdout}${this.stderr}`,
       () => pattern.test(this.stdout + this.stderr),
     );
@@ -161,9 +161,9 @@ const tunnelsOf = async ({ server }: Scene): Promise<TunnelStatus[]> =>
   await (await fetch(`${server.url}/.svc/v1/tunnels`)).json();
 
 const silence = (url: string) =>
-  until(`nobody at ${url}`, () => page(url).then(() => false, () => true));
+  eventually(`nobody at ${url}`, () => page(url).then(() => false, () => true));
 
-const none = (at: Scene) => until("no tunnel", async () => (await tunnelsOf(at)).length === 0);
+const none = (at: Scene) => eventually("no tunnel", async () => (await tunnelsOf(at)).length === 0);
 
 e2eTest(
   "svc tunnel: a workload is reached at the SSH server, and again after drops",
@@ -177,6 +177,7 @@ e2eTest(
       const held = new Held(at, ["tunnel", "web:8080", ...key]);
       const url = await held.url();
       assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/);
+      await eventually("an answer", async () => await page(url) === HELLO);
       assert.deepEqual(await Promise.all([1, 2, 3, 4].map(() => page(url))), Array(4).fill(HELLO));
       const [{ deployment, port, backend, held: isHeld }] = await tunnelsOf(at);
       assert.deepEqual([deployment, port, backend, isHeld], ["web", 8080, "ssh", true]);
@@ -205,7 +206,7 @@ e2eTest(
       assert.equal((await server.svc(["stop", "web"])).code, 0);
       assert.match(await page(url), /^502 Bad gateway/);
       assert.equal((await server.svc(["start", "web"])).code, 0);
-      await until("an answer", async () => await page(url) === HELLO);
+      await eventually("an answer", async () => await page(url) === HELLO);
       assert.equal(await held.end("SIGTERM"), 0);
       await none(at);
     });
@@ -261,7 +262,7 @@ e2eTest(
     });
 
     await t.step("the record says who and what, and the key stands nowhere", async () => {
-      await until("all is on record", async () => {
+      await eventually("all is on record", async () => {
         const { stdout } = await server.svc(["activity", "--output", "json"]);
         leaks.place("activity", stdout);
         return /"name":"web:8080 at http:\/\/127\.0\.0\.1:\d+","result":"ok"/.test(stdout);
@@ -305,6 +306,8 @@ e2eTest(
       await second.says(new RegExp(`it refuses to listen on 127\\.0\\.0\\.1:${bind}`));
       assert.equal(await held.end("SIGINT"), 0);
       await none(at);
+      // The SSH server has the port for a moment more.
+      await silence(`http://127.0.0.1:${bind}`);
     });
 
     await t.step("one that is not held stays until it is deleted", async () => {

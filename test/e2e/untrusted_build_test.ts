@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { tar } from "../../scripts/build/tar.ts";
+import { PATIENCE_MS } from "../waits.ts";
 import { e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const NEEDS = { root: true, commands: ["runc", "git", "mkfifo", "tar"] };
@@ -13,10 +14,10 @@ async function build(server: Server, query: string, dockerfile: string, token?: 
     method: "POST",
     body,
     headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
-    signal: AbortSignal.timeout(20_000),
+    signal: AbortSignal.timeout(PATIENCE_MS),
   });
   const text = await response.text();
-  const health = await fetch(`${server.url}/healthz`, { signal: AbortSignal.timeout(5000) });
+  const health = await fetch(`${server.url}/healthz`, { signal: AbortSignal.timeout(PATIENCE_MS) });
   await health.body?.cancel();
   assert.ok(health.ok);
   return text.trim().split("\n").at(-1)!;

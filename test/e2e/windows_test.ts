@@ -5,6 +5,7 @@ import { bundle } from "../../scripts/build/bundle.ts";
 import { RUNTIME_ARGS } from "../../scripts/build/launcher.ts";
 import { WORKERS } from "../../lib/base/worker.ts";
 import { windowsDeno, wineRoot } from "../peers/wine.ts";
+import { eventually, PATIENCE_MS } from "../waits.ts";
 import { freePort, requireTools, startServer } from "./harness.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "unshare"] };
@@ -83,7 +84,7 @@ Deno.test({
         assert.match(await ok("ps"), /web .*running .*8080\/tcp/);
       });
       await t.step("logs", async () => {
-        assert.match(await ok("logs", "web"), /ready/);
+        await eventually("its first words", async () => /ready/.test(await ok("logs", "web")));
       });
       await t.step("exec", async () => {
         assert.equal(await ok("exec", "web", "cat", "/srv/page/index.html"), "from Windows\n");
@@ -100,7 +101,7 @@ Deno.test({
         child.status.then(() => ended = true);
         const page = async () =>
           await (await fetch(`http://127.0.0.1:${port}/page/index.html`)).text();
-        const until = Date.now() + 60_000;
+        const until = Date.now() + PATIENCE_MS;
         try {
           for (;;) {
             const text = await page().catch((error) => {

@@ -4,9 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
-
-/** How long killed processes may take to be gone. */
-const PATIENCE_MS = 60_000;
+import { eventually } from "../waits.ts";
 
 /** Mount points at or below `root` in this mount namespace, deepest first. */
 async function mountsBelow(root: string): Promise<string[]> {
@@ -80,23 +78,24 @@ export async function removeRunState(dataDir: string): Promise<void> {
 
 async function removeBelow(root: string): Promise<void> {
   if (Deno.build.os === "linux" && Deno.uid() === 0) {
-    for (const until = Date.now() + PATIENCE_MS; Date.now() < until;) {
+    await eventually(`the end of the processes of ${root}`, async () => {
       const processes = await processesOf(root);
-      if (processes.length === 0) break;
-      for (const pid of processes) {
-        try {
-          Deno.kill(pid, "SIGKILL");
-        } catch (error) {
-          if (!(error instanceof Deno.errors.NotFound)) throw error;
-        }
-      }
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+      for (const pid of processes) Deno.kill(pid, "SIGKILL");
+      return processes.length === 0;
+    });
     for (const point of await mountsBelow(root)) {
       await new Deno.Command("umount", { args: ["-l", point], stderr: "null" }).output();
     }
   }
-  await Deno.remove(root, { recursive: true }).catch((error) => {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  await removeFolder(root);
+}
+
+/** Removes a folder in which something that is ending may write for a moment more. */
+export async function removeFolder(path: string): Promise<void> {
+  await eventually(`the removal of ${path}`, async () => {
+    await Deno.remove(path, { recursive: true }).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+    return true;
   });
 }

@@ -1,5 +1,6 @@
 /** A machine of a person: a network of its own, with one cable to the server's host, which can be cut. */
 import { runTool } from "../e2e/harness.ts";
+import { freeOuterNet } from "../fixtures/free_subnet.ts";
 
 export interface Laptop extends AsyncDisposable {
   /** The address of the server's host, as this machine reaches it. */
@@ -11,7 +12,7 @@ export interface Laptop extends AsyncDisposable {
 
 export async function laptop(): Promise<Laptop> {
   const name = `l${crypto.randomUUID().slice(0, 6)}`;
-  const third = 1 + Math.floor(Math.random() * 250);
+  const third = freeOuterNet();
   const [host, own] = [1, 2].map((last) => `198.19.${third}.${last}`);
   const ip = (...args: string[]) => runTool("ip", args);
   await ip("netns", "add", name);

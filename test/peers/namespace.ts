@@ -124,7 +124,8 @@ export async function startNamespace(
   clearTimeout(timer);
   const first = await childOf(holder.pid);
   const end = async () => {
-    kill(holder.pid, "SIGKILL"); // its first process goes with it, and with that all others
+    // With the first process all others go; `unshare` waits until they have gone.
+    kill(first ?? holder.pid, "SIGKILL");
     await reader.cancel();
     await holder.status;
   };

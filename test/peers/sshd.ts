@@ -1,6 +1,7 @@
 /** OpenSSH's server on the loopback interface, with keys of the test's own. */
 import { join } from "node:path";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 
 export interface Sshd extends AsyncDisposable {
   readonly port: number;
@@ -14,7 +15,7 @@ export interface Sshd extends AsyncDisposable {
   /** A new host key of this type; takes effect by `restart`. */
   rekey(type?: string): Promise<void>;
   restart(): Promise<void>;
-  /** Ends the connections that there are, not the listener. */
+  /** Ends the connections that there are, not the listener; none of them takes or holds anything afterwards. */
   drop(): Promise<void>;
 }
 
@@ -48,16 +49,10 @@ export async function makeKey(
   await tool("ssh-keygen", ["-q", "-t", type, ...more, "-N", passphrase, "-f", path]);
 }
 
-async function listening(port: number): Promise<void> {
-  for (const until = Date.now() + 60_000;;) {
-    try {
-      const connection = await Deno.connect({ hostname: "127.0.0.1", port });
-      return connection.close();
-    } catch (error) {
-      if (Date.now() > until) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
+async function answers(where: Deno.ConnectOptions | Deno.UnixConnectOptions): Promise<true> {
+  const connection = await ("path" in where ? Deno.connect(where) : Deno.connect(where));
+  connection.close();
+  return true;
 }
 
 async function childrenOf(pid: number): Promise<number[]> {
@@ -72,6 +67,20 @@ function kill(pid: number): void {
   } catch {
     // ended meanwhile
   }
+}
+
+/** True where it has ended, also where nobody has asked how. */
+const hasEnded = (pid: number) =>
+  Deno.readTextFile(`/proc/${pid}/stat`).then((text) => /^.*\) [ZX]/.test(text), () => true);
+
+/** A process that is killed has its sockets for a moment more. */
+async function end(pids: readonly number[]): Promise<void> {
+  for (const pid of pids) kill(pid);
+  await eventually(
+    "the end of killed processes",
+    async () => (await Promise.all(pids.map(hasEnded))).every(Boolean),
+    5,
+  );
 }
 
 /** `listen`: the address, if not the loopback's; `more`: lines of its configuration. */
@@ -100,10 +109,10 @@ export async function startSshd(
       stdout: "null",
       stderr: "null",
     }).spawn();
-    await listening(port);
+    await eventually("sshd", () => answers({ hostname: "127.0.0.1", port }));
   };
   const stop = async () => {
-    for (const pid of [child.pid, ...await childrenOf(child.pid)]) kill(pid);
+    await end([child.pid, ...await childrenOf(child.pid)]);
     await child.status;
   };
   await start();
@@ -118,9 +127,7 @@ export async function startSshd(
       await stop();
       await start();
     },
-    async drop() {
-      for (const pid of await childrenOf(child.pid)) kill(pid);
-    },
+    drop: async () => await end(await childrenOf(child.pid)),
     async [Symbol.asyncDispose]() {
       await stop();
       await Deno.remove(folder, { recursive: true });
@@ -172,15 +179,7 @@ export async function startAgent(): Promise<Agent> {
   })
     .spawn();
   // The socket is there before anybody listens on it.
-  const answers = () =>
-    Deno.connect({ transport: "unix", path: socket }).then(
-      (one) => (one.close(), true),
-      () => false,
-    );
-  for (const until = Date.now() + 60_000; !await answers();) {
-    if (Date.now() > until) throw new Error("ssh-agent does not answer");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await eventually("the agent", () => answers({ transport: "unix", path: socket }));
   return {
     socket,
     add: async (key, env = {}) =>

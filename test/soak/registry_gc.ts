@@ -13,6 +13,7 @@ import assert from "node:assert/strict";
 import { parseArgs } from "node:util";
 import type { GcResult, StorageUsage, VerifyEvent } from "../../lib/api/storage.ts";
 import { type Server, startServer } from "../e2e/harness.ts";
+import { PATIENCE_MS } from "../waits.ts";
 import { Client, needed, pushable, type Tally, type Target } from "./clients.ts";
 
 export interface SoakOptions {
@@ -32,6 +33,10 @@ export interface SoakReport extends Tally {
   collected: number;
   kills: number;
 }
+
+/** One that did little proves little: it goes on until it has done this much. */
+const isLittle = ({ pushes, mounts, deletes, pulls }: Tally, collections: number) =>
+  Math.min(pushes, mounts + deletes, pulls) < 4 || collections < 2;
 
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
@@ -61,7 +66,7 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   for (let n = 0; n < count; n++) {
     const args = storage === undefined ? [] : ["--storage", storage];
     const env = { SVC_GC_UNTAGGED: "drop", SVC_LOG_LEVEL: "warn" };
-    servers.push(stack.use(await startServer({ args, env, readyWithin: 60_000 })));
+    servers.push(stack.use(await startServer({ args, env })));
   }
   const targets: Target[] = servers.map(({ url }) => ({ url, epoch: 0 }));
   let going = true;
@@ -86,7 +91,7 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   const killing = (async () => {
     while (killEvery > 0) {
       await sleep(killEvery * 1000 * (0.5 + Math.random()));
-      if (Date.now() + 2000 > until) return;
+      if (Date.now() + 2000 > until && report.kills > 0) return;
       const n = Math.floor(Math.random() * servers.length);
       targets[n].epoch++;
       await servers[n].kill9();
@@ -95,7 +100,10 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
       report.kills++;
     }
   })();
-  await Promise.all(clients.map((client) => client.run(() => Date.now() < until)));
+  const latest = until + PATIENCE_MS;
+  const goesOn = () =>
+    Date.now() < until || Date.now() < latest && isLittle(tally, report.collections);
+  await Promise.all(clients.map((client) => client.run(goesOn)));
   await killing;
   going = false;
   await Promise.all(collecting);
