@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { runtimeUsage, statsSourceOf } from "../../backends/deploy/bare/usage.ts";
 import { hostPaths } from "../../lib/deploy/host/paths.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
-import { eventually, quickSpec } from "./deploy_tools.ts";
+import { eventually } from "../waits.ts";
+import { quickSpec } from "./deploy_tools.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 

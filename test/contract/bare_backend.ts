@@ -8,7 +8,8 @@ import { hostPaths } from "../../lib/deploy/host/paths.ts";
 import { rotateLog } from "../../lib/deploy/host/log_file.ts";
 import { reopenLog } from "../../backends/deploy/bare/conmon.ts";
 import { freePort } from "../fixtures/free_port.ts";
-import { eventually, execute, lines, quickSpec } from "./deploy_tools.ts";
+import { eventually } from "../waits.ts";
+import { execute, lines, quickSpec } from "./deploy_tools.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 

@@ -11,8 +11,9 @@ import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 import { bareFixture, openBare } from "./bare_fixture.ts";
-import { eventually, execute, quickSpec } from "./deploy_tools.ts";
+import { execute, quickSpec } from "./deploy_tools.ts";
 
 const SERVER = join(import.meta.dirname!, "bare_crash_server.ts");
 const CONFIG = join(import.meta.dirname!, "../../deno.json");

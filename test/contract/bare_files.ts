@@ -6,7 +6,8 @@ import { readTar } from "../../lib/oci/tar_read.ts";
 import { type TarFields, writeTar } from "../../lib/oci/tar_write.ts";
 import { bindMount } from "../../lib/sys/mount.ts";
 import { readXattrs } from "../../lib/sys/xattr.ts";
-import { eventually, execute, quickSpec, shell } from "./deploy_tools.ts";
+import { eventually } from "../waits.ts";
+import { execute, quickSpec, shell } from "./deploy_tools.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 

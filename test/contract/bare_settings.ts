@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { removeTree } from "../../lib/base/fs.ts";
+import { eventually } from "../waits.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
-import { eventually, execute, lines, quickSpec } from "./deploy_tools.ts";
+import { execute, lines, quickSpec } from "./deploy_tools.ts";
 
 export function bareSettings(
   test: OwnTest,

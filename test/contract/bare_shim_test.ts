@@ -5,8 +5,9 @@ import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import type { DeploymentRecord } from "../../lib/deploy/host/record.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 import { bareFixture } from "./bare_fixture.ts";
-import { eventually, lines, quickSpec, shell } from "./deploy_tools.ts";
+import { lines, quickSpec, shell } from "./deploy_tools.ts";
 
 const MAIN = join(import.meta.dirname!, "../../main.ts");
 const CONFIG = join(import.meta.dirname!, "../../deno.json");

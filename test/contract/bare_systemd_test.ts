@@ -4,8 +4,9 @@ import { validateBareRuntime } from "../../backends/deploy/bare/preflight.ts";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { requireTools } from "../e2e/harness.ts";
+import { eventually } from "../waits.ts";
 import { bareFixture } from "./bare_fixture.ts";
-import { eventually, quickSpec } from "./deploy_tools.ts";
+import { quickSpec } from "./deploy_tools.ts";
 
 const needs = requireTools({ root: true, commands: ["runc", "conmon", "iptables", "busybox"] });
 

@@ -1,9 +1,10 @@
 /** What a workload leaves in its own files, and makes of folders that it may write to, is nobody else's trouble. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { eventually } from "../waits.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
-import { eventually, execute, quickSpec } from "./deploy_tools.ts";
+import { execute, quickSpec } from "./deploy_tools.ts";
 
 /** Processes of the runtime in that deployment's cgroups that have not become the container's command. */
 async function stuckIn(deployment: string): Promise<number> {

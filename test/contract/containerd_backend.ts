@@ -8,10 +8,11 @@ import { RUNNING, Workloads, WorkloadTasks } from "../../lib/containerd/workload
 import { PRIVILEGED_KINDS } from "../../lib/deploy/privileges.ts";
 import type { DeploymentRecord } from "../../lib/deploy/host/record.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 import type { ContainerdFixture } from "./containerd_fixture.ts";
 import { LOG_LIMIT } from "./containerd_fixture.ts";
 import type { OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, runs, shell, tell } from "./deploy_tools.ts";
+import { execute, lines, quickSpec, runs, shell, tell } from "./deploy_tools.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 
 const names = async (folder: string) =>

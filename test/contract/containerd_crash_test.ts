@@ -12,8 +12,9 @@ import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 import { containerdFixture, openContainerd } from "./containerd_fixture.ts";
-import { eventually, execute, quickSpec } from "./deploy_tools.ts";
+import { execute, quickSpec } from "./deploy_tools.ts";
 
 const SERVER = join(import.meta.dirname!, "containerd_crash_server.ts");
 const CONFIG = join(import.meta.dirname!, "../../deno.json");

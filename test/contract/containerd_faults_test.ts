@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { run } from "../../lib/base/process.ts";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools } from "../e2e/harness.ts";
+import { eventually } from "../waits.ts";
 import { type ContainerdFixture, containerdFixture, openContainerd } from "./containerd_fixture.ts";
-import { eventually, lines, quickSpec, shell } from "./deploy_tools.ts";
+import { lines, quickSpec, shell } from "./deploy_tools.ts";
 import { hostFaults } from "./host_faults.ts";
 
 async function daemonFaults(

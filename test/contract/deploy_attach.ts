@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import type { AttachSession, InstanceOptions } from "../../lib/deploy/caps.ts";
 import { Person } from "../fixtures/person.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, Need, Test } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, shell, tell, UNTIL_TOLD } from "./deploy_tools.ts";
+import { execute, lines, quickSpec, shell, tell, UNTIL_TOLD } from "./deploy_tools.ts";
 
 const text = (stream: ReadableStream<Uint8Array>) =>
   new Response(stream as ReadableStream<Uint8Array<ArrayBuffer>>).text();

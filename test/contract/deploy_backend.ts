@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
 import type { LogFrame } from "../../lib/api/deployment.ts";
 import { readAll } from "../../lib/wire/testing.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, Need, Test } from "./deploy_suite.ts";
 import {
-  eventually,
   execute,
   lines,
   quickSpec,

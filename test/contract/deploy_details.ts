@@ -1,8 +1,9 @@
 /** What every DeployBackend gives back as it was given: bytes of logs, where it came from, names. */
 import assert from "node:assert/strict";
 import { printedBytes } from "../../lib/api/log_bytes.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, Need, Test } from "./deploy_suite.ts";
-import { eventually, execute, quickSpec } from "./deploy_tools.ts";
+import { execute, quickSpec } from "./deploy_tools.ts";
 
 /** Prints every byte, lines longer than any buffer, in a script of three-byte characters, and no last newline. */
 const PRINT = String.raw`printf '\000\001\002\377\376\r\n\r\n\n'

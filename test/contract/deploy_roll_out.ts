@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
 import type { InstanceEvent } from "../../lib/api/deployment.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, quickSpec, runs } from "./deploy_tools.ts";
+import { execute, quickSpec, runs } from "./deploy_tools.ts";
 
 /** Serves its own name on 8080; `before` comes first. */
 const serving = (before = "") =>

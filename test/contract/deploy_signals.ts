@@ -1,7 +1,8 @@
 /** Signals, pauses and process lists: what every backend with the abilities `signal`, `pause` and `top` does. */
 import assert from "node:assert/strict";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, Need, Test } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, shell } from "./deploy_tools.ts";
+import { execute, lines, quickSpec, shell } from "./deploy_tools.ts";
 
 /** Counts in its log, so that it can be seen whether it goes on. */
 const COUNTING = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";

@@ -1,8 +1,9 @@
 /** What instances use: what every backend with the ability `stats` tells. */
 import assert from "node:assert/strict";
 import type { InstanceStats } from "../../lib/deploy/caps.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, Need, Test } from "./deploy_suite.ts";
-import { eventually, execute, quickSpec, shell } from "./deploy_tools.ts";
+import { execute, quickSpec, shell } from "./deploy_tools.ts";
 
 const MIB = 1024 ** 2;
 

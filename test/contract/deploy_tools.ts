@@ -3,8 +3,6 @@ import { validateDeploySpec } from "../../lib/api/deploy_spec_parse.ts";
 import type { LogFrame } from "../../lib/api/deployment.ts";
 import type { DeployBackend, ExecRequest, LogOptions } from "../../lib/deploy/backend.ts";
 
-export { eventually } from "../waits.ts";
-
 /** A spec that stops at once. */
 export function quickSpec(name: string, image: string, more: Record<string, unknown> = {}) {
   return validateDeploySpec({ name, image, stopSignal: "SIGKILL", ...more });

@@ -1,7 +1,8 @@
 /** How far an apply goes before it answers, and instances that are made again or kept. */
 import assert from "node:assert/strict";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, Test } from "./deploy_suite.ts";
-import { eventually, lines, quickSpec, shell, UNDECIDED } from "./deploy_tools.ts";
+import { lines, quickSpec, shell, UNDECIDED } from "./deploy_tools.ts";
 
 export function deployUntil(test: Test, under: DeployBackendUnderTest): void {
   const { backend, image } = under;

@@ -10,10 +10,10 @@ import { SvcError } from "../../lib/base/errors.ts";
 import type { Duplex } from "../../lib/wire/duplex.ts";
 import { readableOf } from "../../lib/wire/duplex.ts";
 import { requireTools, runTool } from "../e2e/harness.ts";
-import { eventually } from "./deploy_tools.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { startSshd } from "../peers/sshd.ts";
+import { eventually } from "../waits.ts";
 
 const attempted = "Cannot try";
 const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "openssl", "skopeo"];

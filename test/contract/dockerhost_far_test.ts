@@ -6,13 +6,14 @@ import assert from "node:assert/strict";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { type Sshd, startSshd, useSsh } from "../peers/sshd.ts";
+import { eventually } from "../waits.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
 import { deployFiles } from "./deploy_files.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deployContract, type OwnTest } from "./deploy_suite.ts";
-import { eventually, quickSpec, runs } from "./deploy_tools.ts";
+import { quickSpec, runs } from "./deploy_tools.ts";
 import {
   DOCKER_COMMANDS,
   type DockerhostFixture,

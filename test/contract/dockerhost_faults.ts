@@ -1,7 +1,8 @@
 /** What only Docker's backend is asked for: a daemon that dies in the middle of things, and its networks. */
 import assert from "node:assert/strict";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, quickSpec, runs, shell } from "./deploy_tools.ts";
+import { execute, quickSpec, runs, shell } from "./deploy_tools.ts";
 import type { DockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineDies } from "./engine_dies.ts";
 

@@ -4,8 +4,9 @@ import type { InstanceEvent } from "../../lib/api/deployment.ts";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { freePort } from "../fixtures/free_port.ts";
 import type { RunOutput } from "../e2e/harness.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, DeployFixture, OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
+import { execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
 import { Watcher } from "./deploy_events.ts";
 
 export interface EngineFixture extends DeployFixture {

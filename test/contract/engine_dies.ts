@@ -1,8 +1,9 @@
 /** An engine that dies in the middle of things, and comes back. */
 import assert from "node:assert/strict";
 import type { LogFrame } from "../../lib/api/deployment.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
+import { execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
 
 export interface MortalEngine {
   daemon: { kill9(): Promise<void>; start(): Promise<void> };

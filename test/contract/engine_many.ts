@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
 import type { RunOutput } from "../e2e/harness.ts";
+import { eventually } from "../waits.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { eventually, quickSpec, shell, UNDECIDED } from "./deploy_tools.ts";
+import { quickSpec, shell, UNDECIDED } from "./deploy_tools.ts";
 
 const MANY = Number(Deno.env.get("SVC_TEST_MANY") ?? 9);
 

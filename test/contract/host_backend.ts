@@ -4,9 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { PRIVILEGED_KINDS } from "../../lib/deploy/privileges.ts";
+import { eventually } from "../waits.ts";
 import { Watcher } from "./deploy_events.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, shell, tell } from "./deploy_tools.ts";
+import { execute, lines, quickSpec, shell, tell } from "./deploy_tools.ts";
 
 export interface HostUnderTest extends DeployBackendUnderTest {
   /** The backend's name, and that of its folder. */

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
+import { eventually } from "../waits.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
-import { eventually, quickSpec } from "./deploy_tools.ts";
+import { quickSpec } from "./deploy_tools.ts";
 import type { Host } from "./host_fixture.ts";
 
 /** How many are deployed at once; the soak test has more. */

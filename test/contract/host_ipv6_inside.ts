@@ -13,9 +13,10 @@ import { gateway6Of, parseSubnet6 } from "../../lib/runtime/subnets6.ts";
 import { refuseOwnNetworks } from "../../lib/server/own_networks.ts";
 import type { Route } from "../../lib/server/route.ts";
 import { freePort } from "../fixtures/free_port.ts";
+import { eventually } from "../waits.ts";
 import { bareFixture } from "./bare_fixture.ts";
 import { containerdFixture } from "./containerd_fixture.ts";
-import { eventually, execute, quickSpec, shell } from "./deploy_tools.ts";
+import { execute, quickSpec, shell } from "./deploy_tools.ts";
 
 const [engine] = Deno.args;
 const fixture = engine === "bare" ? await bareFixture() : await containerdFixture();
