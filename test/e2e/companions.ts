@@ -1,7 +1,7 @@
 /** What tests of companions share: a workload that only its companion reaches, and a caller's SSH agent. */
 import { join } from "node:path";
 import { eventually } from "../waits.ts";
-import { EXECUTABLE, freePort, runTool, type Server } from "./harness.ts";
+import { endProcess, EXECUTABLE, freePort, runTool, type Server } from "./harness.ts";
 
 /** The SSH client of this machine, with its libraries. */
 export async function sshFiles(): Promise<Set<string>> {
@@ -67,7 +67,7 @@ export async function answer(server: Server, name = "web"): Promise<string> {
       return response.ok ? (await response.text()).trim() : false;
     });
   } finally {
-    child.kill();
+    endProcess(child);
     await child.status;
   }
 }

@@ -222,9 +222,10 @@ export interface Server extends AsyncDisposable {
   restart(): Promise<void>;
 }
 
-function signal(child: Deno.ChildProcess, name: Deno.Signal): void {
+/** Sends the signal, unless it has ended. */
+export function endProcess(child: Deno.ChildProcess, signal: Deno.Signal = "SIGTERM"): void {
   try {
-    child.kill(name);
+    child.kill(signal);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error; // it has ended
   }
@@ -309,14 +310,14 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
       Deno.createHttpClient({ caCerts: [await Deno.readTextFile(authority.cert)] });
     await waitReady(url, { ended: () => exited, client })
       .catch(async (error) => {
-        signal(child, "SIGKILL");
+        endProcess(child, "SIGKILL");
         await exit;
         throw new Error(`${error.message}; its log:\n${log}`, { cause: error });
       });
   };
   const end = async (name: Deno.Signal) => {
-    signal(child, name);
-    const timer = setTimeout(() => signal(child, "SIGKILL"), PATIENCE_MS);
+    endProcess(child, name);
+    const timer = setTimeout(() => endProcess(child, "SIGKILL"), PATIENCE_MS);
     const result = await exit;
     clearTimeout(timer);
     return result;
