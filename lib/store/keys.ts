@@ -80,8 +80,11 @@ export function digestOfKey(key: string): Digest | undefined {
 /** No name or digest has it, and it comes before all that they have: copies come right behind their first key. */
 const COPY = "%";
 
-/** A new key for a copy of a record, a tag or a referrer entry. */
-export const copyKey = (key: string): string => key + COPY + crypto.randomUUID();
+/** How the keys of all copies of a record, a tag or a referrer entry begin. */
+export const copiesPrefix = (key: string): string => key + COPY;
+
+/** A new one of them. */
+export const copyKey = (key: string): string => copiesPrefix(key) + crypto.randomUUID();
 
 /** The key, or a part from its end, that a copy stands for; other than a copy's it is returned as it is. */
 export const firstKey = (key: string): string => key.split(COPY, 1)[0];

@@ -77,10 +77,10 @@ export interface ObjectStore extends AsyncDisposable {
    */
   deleteAll?(keys: string[], options?: CallOptions): Promise<void>;
   /**
-   * Lists in byte order of keys, strictly after `after`. `prefix` is empty or ends with "/". With `delimiter`,
-   * all deeper keys become one `{prefix}` (ending with "/"), and `after` may be one. `brief`: only the keys are
-   * needed; size and time are 0 where they would cost a call each. `limit`: a hint that no more entries are
-   * wanted.
+   * Lists in byte order of keys, strictly after `after`. `prefix` is empty or ends with "/"; of a store that is not
+   * `exclusive` it may be any beginning of keys. With `delimiter`, all deeper keys become one `{prefix}` (ending
+   * with "/"), and `after` may be one. `brief`: only the keys are needed; size and time are 0 where they would cost a
+   * call each. `limit`: a hint that no more entries are wanted.
    */
   list(
     prefix: string,

@@ -3,11 +3,8 @@
  * also hold copies under keys of their own. A copy is made where a remover that does not end might still delete
  * the first key (gc/guard.ts).
  */
-import { copyKey, firstKey } from "./keys.ts";
+import { copiesPrefix, copyKey } from "./keys.ts";
 import type { CallOptions, ObjectInfo, ObjectStore } from "./object_store.ts";
-
-/** More copies than one object ever has: a hint for the listing. */
-const FEW = 8;
 
 export class RecordPlaces {
   constructor(private readonly objects: ObjectStore) {}
@@ -17,11 +14,8 @@ export class RecordPlaces {
     // A store with one process has no copies: a push waits for a removal to end instead.
     if (this.objects.exclusive) return [];
     const found: ObjectInfo[] = [];
-    const folder = key.slice(0, key.lastIndexOf("/") + 1);
-    for await (const entry of this.objects.list(folder, { ...call, after: key, limit: FEW })) {
-      // Copies come right behind their first key.
-      if (!("key" in entry) || firstKey(entry.key) !== key) break;
-      found.push(entry);
+    for await (const entry of this.objects.list(copiesPrefix(key), call)) {
+      if ("key" in entry) found.push(entry);
     }
     return found.sort((a, b) => b.modified.getTime() - a.modified.getTime());
   }

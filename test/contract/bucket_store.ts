@@ -202,6 +202,21 @@ function overOneBucket(name: string, service: BucketService): void {
     assert.deepEqual(await left(service, location), []);
   });
 
+  test("any beginning of keys is listed; copies come right behind their first key", async () => {
+    const { open, close } = opener(service);
+    const store = await open();
+    const names = ["v1", "v1%2", "v1%3", "v1-a", "v1.0", "v10"];
+    for (const name of names.toReversed()) {
+      await store.put(`tags/a/${name}`, new TextEncoder().encode(name));
+    }
+    const listed = async (prefix: string) =>
+      (await Array.fromAsync(store.list(prefix))).map((entry) => "key" in entry ? entry.key : "");
+    assert.deepEqual(await listed("tags/a/"), names.map((name) => `tags/a/${name}`));
+    assert.deepEqual(await listed("tags/a/v1%"), ["tags/a/v1%2", "tags/a/v1%3"]);
+    assert.deepEqual(await listed("tags/a/v2%"), []);
+    await close();
+  });
+
   test("a signed address gives the object, and ranges of it, to whoever has it", async () => {
     const { open, close } = opener(service);
     const store = await open();
