@@ -4,7 +4,8 @@
  */
 import { startWorker, type WorkerName } from "./worker.ts";
 
-const IDLE_MS = 60_000;
+/** Milliseconds that a Worker waits for its next job: it holds about 20 MB meanwhile. */
+export const WORKER_IDLE_MS = 15_000;
 /** Most idle Workers of one name. */
 const MAX_IDLE = 2;
 
@@ -35,7 +36,7 @@ export function giveWorker(name: WorkerName, worker: Worker): void {
   const timer = setTimeout(() => {
     others.splice(others.findIndex((waiting) => waiting.worker === worker), 1);
     worker.terminate();
-  }, IDLE_MS);
+  }, WORKER_IDLE_MS);
   others.push({ worker, timer });
 }
 

@@ -1,14 +1,16 @@
-/** The server's periodic work: it expires uploads, collects garbage and re-reads blobs. */
+/** The server's periodic work: it expires uploads, collects garbage, re-reads blobs and gives memory back. */
 import type { Logger } from "../base/log.ts";
 import type { GC } from "../config/server/gc.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { ScrubOptions } from "../store/scrub.ts";
 import type { Upkeep } from "../store/upkeep.ts";
+import { freedMemory } from "../sys/memory.ts";
 import { scheduleGc } from "./gc_schedule.ts";
 
 /** Uploads that nobody touched for this long are dropped. */
 const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
 const EXPIRY_MS = 3_600_000;
+const GIVE_BACK_MS = 10_000;
 
 export interface HousekeepingOptions {
   config: SettingsOf<[typeof GC]>;
@@ -30,6 +32,11 @@ export function startHousekeeping(options: HousekeepingOptions): AsyncDisposable
     );
   }, EXPIRY_MS);
   stack.defer(() => clearInterval(expiry));
+  const giveBack = freedMemory();
+  if (giveBack) {
+    const giving = setInterval(giveBack, GIVE_BACK_MS);
+    stack.defer(() => clearInterval(giving));
+  }
   if (gcInterval !== undefined) {
     stack.use(scheduleGc({ intervalMs: gcInterval, collect: upkeep.collect, log }));
   }

@@ -114,6 +114,11 @@ const LISTING = {
   sys_getdents64: SYMBOLS.sys_getdents64,
 } as const;
 
+/** Other C libraries do not have it. */
+const TRIMMING = {
+  malloc_trim: { parameters: ["usize"], result: "i32" },
+} as const satisfies Deno.ForeignLibraryInterface;
+
 /** System calls by number (system_call.ts). */
 const CALL = {
   name: "syscall",
@@ -152,6 +157,11 @@ export function libcReading(): Reading {
 /** The functions that list folders. */
 export function libcListing(): Listing {
   return listing ??= load(LISTING);
+}
+
+/** The function that gives freed memory back. */
+export function libcTrimming(): Deno.DynamicLibrary<typeof TRIMMING>["symbols"] {
+  return load(TRIMMING);
 }
 
 /** Any system call by its number; for calls whose result fits in 32 bits. */

@@ -2,12 +2,10 @@
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { LentConnection } from "../../../lib/base/request_body.ts";
 import { startWorker } from "../../../lib/base/worker.ts";
+import { WORKER_IDLE_MS } from "../../../lib/base/worker_pool.ts";
 import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 import type { Digest } from "../../../lib/oci/types.ts";
 import type { DigestJob, Outcome, ReceiveJob, Tell } from "./intake_wire.ts";
-
-/** Milliseconds after which a thread ends that has no work and holds no hash of an open upload. */
-const IDLE_MS = 60_000;
 
 export interface Received {
   /** Bytes of the body that are in the file. */
@@ -118,7 +116,7 @@ export class Intake {
   #rest(): void {
     clearTimeout(this.#idle);
     if (!this.#worker || this.#jobs.size > 0 || this.#hashed.size > 0) return;
-    this.#idle = setTimeout(() => this.#end(), IDLE_MS);
+    this.#idle = setTimeout(() => this.#end(), WORKER_IDLE_MS);
     Deno.unrefTimer(this.#idle);
   }
 

@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import { freedMemory } from "./memory.ts";
+
+const PIECE = 64 * 1024;
+
+Deno.test({
+  name: "memory that was freed below a piece in use is given back",
+  ignore: Deno.build.os !== "linux",
+  fn() {
+    const library = Deno.dlopen("libc.so.6", {
+      malloc: { parameters: ["usize"], result: "pointer" },
+      memset: { parameters: ["pointer", "i32", "usize"], result: "pointer" },
+      free: { parameters: ["pointer"], result: "void" },
+    });
+    const { malloc, memset, free } = library.symbols;
+    const pieces = Array.from(
+      { length: 2000 },
+      () => memset(malloc(BigInt(PIECE)), 1, BigInt(PIECE)),
+    );
+    const last = pieces.pop()!;
+    for (const piece of pieces) free(piece);
+    const giveBack = freedMemory()!;
+    const before = Deno.memoryUsage().rss;
+    giveBack();
+    const given = before - Deno.memoryUsage().rss;
+    free(last);
+    library.close();
+    assert(given > 1000 * PIECE, `${given} bytes were given back`);
+  },
+});
