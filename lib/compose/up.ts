@@ -1,14 +1,14 @@
 /** Makes a project's services run as its files say. */
 import type { DeliveredFile } from "../api/delivered_files.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
-import type { ApplyResult } from "../api/deployment.ts";
+import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Client } from "../client/client.ts";
 import { type ApplySettings, powerDeployment } from "../client/deployments.ts";
 import { Hooks } from "./hooks.ts";
 import { type Condition, FULFILLED, isFulfilled } from "./conditions.ts";
 import { deliveredFiles } from "./delivered.ts";
-import { deploymentName } from "./names.ts";
+import { deploymentName, LABELS } from "./names.ts";
 import { inOrder, needsOf } from "./order.ts";
 import type { LoadedProject } from "./project.ts";
 import type { Dependency, Service } from "./service.ts";
@@ -262,12 +262,13 @@ export async function awaitCondition(
 export function requireOwn(
   project: string,
   specs: ReadonlyMap<string, DeploySpec>,
-  all: readonly { name: string; project?: string }[],
+  all: readonly Pick<DeploymentStatus, "name" | "labels">[],
 ): void {
   for (const [service, { name }] of specs) {
-    const other = all.find((one) => one.name === name && one.project !== project);
-    if (!other) continue;
-    const whose = other.project === undefined ? "no project" : `the project ${other.project}`;
+    const there = all.find((one) => one.name === name);
+    const owner = there?.labels?.[LABELS.project];
+    if (!there || owner === project) continue;
+    const whose = owner === undefined ? "no project" : `the project ${owner}`;
     throw new SvcError(
       "conflict",
       `Cannot deploy the service ${service}: there is a deployment ${name} already, of ${whose}`,

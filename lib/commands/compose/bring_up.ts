@@ -2,7 +2,6 @@
 import { Semaphore } from "../../base/mutex.ts";
 import { SvcError } from "../../base/errors.ts";
 import { listDeployments } from "../../client/deployments.ts";
-import { LABELS } from "../../compose/names.ts";
 import { remove } from "../../compose/down.ts";
 import { selected } from "../../compose/order.ts";
 import type { LoadedProject } from "../../compose/project.ts";
@@ -117,6 +116,13 @@ function chosenOf(loaded: LoadedProject, names: readonly string[], alone?: boole
   });
 }
 
+function recreateOf({ forceRecreate, noRecreate }: BringUpValues): UpOptions["recreate"] {
+  if (!forceRecreate || !noRecreate) {
+    return noRecreate ? "never" : forceRecreate ? "always" : "changed";
+  }
+  throw new SvcError("usage", "Cannot use --force-recreate together with --no-recreate");
+}
+
 export interface BringUp {
   session: Session;
   /** Those that are named; none: all. */
@@ -145,10 +151,7 @@ export async function bringUp(
   const { io } = invocation;
   const { client, connection } = session;
   const files = requireLoaded(session);
-  const { forceRecreate = false, noRecreate = false } = values;
-  if (forceRecreate && noRecreate) {
-    throw new SvcError("usage", "Cannot use --force-recreate together with --no-recreate");
-  }
+  const recreate = recreateOf(values);
   if (files.devcontainer) {
     const { initialize } = await import("./devcontainer/lifecycle.ts");
     await initialize(files.devcontainer, report, signal);
@@ -164,11 +167,7 @@ export async function bringUp(
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
   const delivered = await filesOf({ loaded, services, surroundings });
   const all = await listDeployments(client);
-  requireOwn(
-    loaded.project.name,
-    specs,
-    all.map(({ name, labels }) => ({ name, project: labels?.[LABELS.project] })),
-  );
+  requireOwn(loaded.project.name, specs, all);
   await makeFolders(loaded, services);
   await prepareImages(invocation, connection, {
     ...{ loaded, names: services, build: values.build ?? false, noBuild: values.noBuild ?? false },
@@ -184,7 +183,7 @@ export async function bringUp(
       if (state.service === dev?.service) inside = state;
       onUp?.(state, result);
     },
-    recreate: noRecreate ? "never" : forceRecreate ? "always" : "changed",
+    recreate,
     settled: new Set(
       values.alwaysRecreateDeps ? [] : services.filter((name) => !named.includes(name)),
     ),

@@ -68,14 +68,14 @@ export async function awaitServices(
 }
 
 /** The services whose logs are shown. */
-function shownOf({ values, positionals }: Call, session: Session, services: readonly string[]) {
+function shownOf({ values, positionals }: Call, session: Session) {
   const { project } = requireLoaded(session);
   const none = new Set(values.noAttach ?? []);
   const named = values.attach?.length
     ? values.attach
     : positionals.length > 0 && !values.attachDependencies
     ? positionals
-    : services;
+    : Object.keys(project.services);
   return new Set(
     named.filter((name) => !none.has(name) && project.services[name]?.attach !== false),
   );
@@ -127,27 +127,28 @@ function logStart({ states }: Session, { status: { name, instances } }: ServiceS
   return end > 0 ? { since: new Date((end + Math.max(end, start)) / 2) } : {};
 }
 
+/** Which ends stop all services. */
+function abortOf({ abortOnExit, abortOnFailure, exitCodeFrom }: Call["values"]) {
+  if (abortOnExit || exitCodeFrom !== undefined) return "exit";
+  return abortOnFailure ? "failure" : "never";
+}
+
 async function attached(call: Call, session: Session): Promise<number> {
   const { io, values, positionals: names } = call;
   const colours = !values.noColor && !call.env.NO_COLOR && isLively(values, io.stdout.isTerminal);
-  const prefix = !values.noLogPrefix;
-  const view = new LogView({ io, colours, prefix, timestamps: values.timestamps ?? false });
-  const loaded = requireLoaded(session);
-  const shown = shownOf(call, session, Object.keys(loaded.project.services));
+  const { noLogPrefix, timestamps = false } = values;
+  const view = new LogView({ io, colours, prefix: !noLogPrefix, timestamps });
+  const shown = shownOf(call, session);
   const rules = values.watch
     ? await (await import("./watch_files.ts")).rulesOf(session, names)
     : [];
   let busy = false;
   const following = new AttachedRun({
     ...{ project: session.name, client: session.client, io, view, shown },
-    abort: values.abortOnExit || values.exitCodeFrom !== undefined
-      ? "exit"
-      : values.abortOnFailure
-      ? "failure"
-      : "never",
+    abort: abortOf(values),
     exitCodeFrom: values.exitCodeFrom,
     timeoutMs: secondsOf(values.timeout, "--timeout"),
-    hooks: new Hooks(session.client, loaded),
+    hooks: new Hooks(session.client, session.loaded),
     holds: () => busy,
   });
   const begun: (() => void)[] = [];
