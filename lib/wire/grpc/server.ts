@@ -4,6 +4,7 @@ import http2 from "node:http2";
 import type { Socket } from "node:net";
 import { asSvcError, type ErrorCode, SvcError } from "../../base/errors.ts";
 import { frameHead, messagesOf } from "./frames.ts";
+import { withoutGoaway } from "./frames_in.ts";
 import type { Method } from "./method.ts";
 import { decodeMessage, encodeMessage } from "./protobuf.ts";
 
@@ -68,6 +69,8 @@ function begin(stream: http2.ServerHttp2Stream): void {
 function finish(stream: http2.ServerHttp2Stream, status: number, said = ""): void {
   if (stream.destroyed) return;
   stream.on("wantTrailers", () => {
+    // The caller may have gone in this very moment.
+    if (stream.destroyed) return;
     stream.sendTrailers({
       "grpc-status": String(status),
       ...(said !== "" && { "grpc-message": encodeURIComponent(said) }),
@@ -141,7 +144,8 @@ export async function serveGrpc(
   const server = http2.createServer();
   server.on("stream", (stream, metadata) => {
     const own = stream as http2.ServerHttp2Stream;
-    void answer(own, metadata, rows.get(String(metadata[":path"])));
+    // A stream whose session has just ended does not say so yet, and takes no answer.
+    answer(own, metadata, rows.get(String(metadata[":path"]))).catch(() => own.destroy());
   });
   server.on("sessionError", () => socket.destroy());
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -150,7 +154,7 @@ export async function serveGrpc(
   socket.once("close", () => resolve());
   socket.on("error", end);
   if (signal.aborted) end();
-  else server.emit("connection", socket);
+  else server.emit("connection", withoutGoaway(socket, "caller"));
   await promise;
   signal.removeEventListener("abort", end);
 }
