@@ -155,6 +155,22 @@ Deno.test("session: one that is not resumed ends with the grace period", () =>
     });
   }));
 
+Deno.test("session: one that is resumed while it is removed was not resumed in time", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const { one, resume } = await opened(server);
+    const [removing, removed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    deployments.onDelete = () => (removing.resolve(), removed.promise);
+    one.cut();
+    await timers.fire(GRACE_MS);
+    await removing.promise;
+    using late = await caller(server, resume);
+    await until(late, "session");
+    removed.resolve();
+    const { error } = await until(late, "error");
+    assert.match(JSON.stringify(error), /not resumed in time, and its deployment is removed/);
+  }));
+
 Deno.test("session: the client resumes by itself, and ends what it resumed", () =>
   withServer(async (server) => {
     const { client, deployments } = server;

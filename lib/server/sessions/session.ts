@@ -87,6 +87,13 @@ function mountsEnded(name: string): SvcError {
   );
 }
 
+const tooLate = (name: string) =>
+  new SvcError(
+    "not_found",
+    `Cannot resume the session of ${name}: it was not resumed in time, and its deployment is removed`,
+    { help: "deploy again" },
+  );
+
 export class DeploySession {
   readonly record: SessionRecord;
   readonly #parts: SessionParts;
@@ -177,10 +184,14 @@ export class DeploySession {
 
   /** Begins the grace period. The deployment is removed unless the session is resumed before its end. */
   wait(): void {
+    const { name } = this;
     this.#endAfter(this.#parts.graceMs, () => {
       this.#parts.log.info("a session was not resumed: its deployment is removed", {
-        deployment: this.name,
+        deployment: name,
       });
+      // For a caller that comes while it is being removed.
+      const late = this.#unmounted ? mountsEnded(name) : tooLate(name);
+      return { type: "error", error: this.#failure ?? toProblem(late) };
     });
   }
 
@@ -202,12 +213,9 @@ export class DeploySession {
     this.#end({ type: "error", error: toProblem(mountsEnded(name)) });
   }
 
-  #endAfter(ms: number, before: () => void): void {
+  #endAfter(ms: number, last: () => SessionEvent): void {
     if (this.#ending) return;
-    this.#caller.countDown(ms, () => {
-      before();
-      this.#end({ type: "ended" });
-    });
+    this.#caller.countDown(ms, () => this.#end(last()));
   }
 
   /** The caller asks for the end of the session. */
@@ -356,6 +364,6 @@ export class DeploySession {
     if (link) this.#caller.disconnect(link);
     this.#streams.connection = undefined;
     // The removal failed, and nothing else would repeat it.
-    if (!this.#ending) this.#endAfter(RETRY_MS, () => {});
+    if (!this.#ending) this.#endAfter(RETRY_MS, () => last);
   }
 }
