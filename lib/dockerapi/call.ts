@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import { asSvcError, isAbort, SvcError } from "../base/errors.ts";
+import { waitFor } from "../base/wait_for.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { invalid } from "./errors.ts";
 import { socketDuplex } from "../wire/socket_duplex.ts";
@@ -113,7 +114,11 @@ export class NodeCall implements Call {
 
   async *body(): AsyncIterable<Uint8Array> {
     this.#read = true;
-    for await (const chunk of this.#message) yield chunk as Uint8Array;
+    const message = this.#message;
+    if (!this.#outlet.response && !message.complete) {
+      return yield* bodyOnSocket(message, this.#outlet.socket, this.signal);
+    }
+    for await (const chunk of message) yield chunk as Uint8Array;
   }
 
   async json<T>(): Promise<T | undefined> {
@@ -199,6 +204,36 @@ export class NodeCall implements Call {
     if (isAbort(error) && socket.destroyed) return;
     const { status, message } = messageOf(error);
     await this.answer({ status, json: { message } });
+  }
+}
+
+/**
+ * The body of a request with an upgrade. node's parser ends there: it has what came together with the head, and what
+ * comes later is on the socket.
+ */
+async function* bodyOnSocket(
+  message: IncomingMessage,
+  socket: Socket,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const first = message.read() as Uint8Array | null;
+  let left = Number(message.headers["content-length"]) - (first?.length ?? 0);
+  if (first) yield first;
+  while (left !== 0) {
+    const chunk = socket.read() as Buffer | null;
+    if (chunk) {
+      const own = chunk.subarray(0, left);
+      if (own.length < chunk.length) socket.unshift(chunk.subarray(left));
+      left -= own.length;
+      yield own;
+      continue;
+    }
+    // Without a length nobody can tell the body from what follows it.
+    if (socket.readableEnded || Number.isNaN(left)) throw invalid("the request's body has no end");
+    const { promise, resolve } = Promise.withResolvers<void>();
+    socket.once("readable", resolve).once("end", resolve);
+    await waitFor(promise, signal);
+    socket.off("readable", resolve).off("end", resolve);
   }
 }
 

@@ -1,11 +1,7 @@
 /** Ids as docker has them: 64 hexadecimal digits. */
 import { createHash } from "node:crypto";
 
-export const newId = (): string =>
-  crypto.getRandomValues(new Uint8Array(32)).reduce(
-    (text, byte) => text + byte.toString(16).padStart(2, "0"),
-    "",
-  );
+export const newId = (): string => crypto.getRandomValues(new Uint8Array(32)).toHex();
 
 /** The id of what svc names: always the same for the same text. */
 export const idOf = (text: string): string => createHash("sha256").update(text).digest("hex");

@@ -9,6 +9,9 @@ import { Router } from "./router.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
+/** Resolves once the head of the next request to /echo has come. */
+let headCame = Promise.withResolvers<void>();
+
 const ROUTES: ApiRoute[] = [
   { method: "GET", path: "/hello", handler: () => Promise.resolve({ json: { hello: true } }) },
   {
@@ -20,6 +23,7 @@ const ROUTES: ApiRoute[] = [
     method: "POST",
     path: "/echo",
     async handler(call) {
+      headCame.resolve();
       const body = await call.json<{ greet: string }>();
       const connection = await call.take();
       await connection.write(bytes(body?.greet ?? ""));
@@ -55,8 +59,12 @@ async function serving(
   }
 }
 
-/** All that comes back for what is sent, which ends with the last part. */
-function talk(path: string, parts: readonly string[]): Promise<string> {
+/** All that comes back for what is sent, which ends with the last part. `late`: what is waited for after the first. */
+async function talk(
+  path: string,
+  [first, ...rest]: readonly string[],
+  late?: Promise<void>,
+): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let text = "";
   const socket = connect({ path, allowHalfOpen: true });
@@ -64,9 +72,11 @@ function talk(path: string, parts: readonly string[]): Promise<string> {
   socket.on("close", () => resolve(text));
   socket.on("data", (data) => text += data);
   socket.on("end", () => socket.end());
-  for (const part of parts) socket.write(part);
+  socket.write(first);
+  await late;
+  for (const part of rest) socket.write(part);
   socket.end();
-  return promise;
+  return await promise;
 }
 
 Deno.test("docker API: the socket is this user's, answers, and a refusal is docker's", () =>
@@ -96,6 +106,15 @@ Deno.test("docker API: a connection is taken over behind the request's body", ()
     const answer = await talk(path, [head(upgrade), "typed"]);
     assert.match(answer, /^HTTP\/1\.1 101 UPGRADED\r\n/);
     assert.match(answer, /\r\n\r\nhityped$/);
+    // A client that sends its body by itself, in parts: docker-py does.
+    const whole = head(upgrade);
+    for (const cut of [whole.length - 14, whole.length - 5]) {
+      headCame = Promise.withResolvers();
+      const parts = [whole.slice(0, cut), whole.slice(cut), "typed"];
+      assert.match(await talk(path, parts, headCame.promise), /\r\n\r\nhityped$/, `${cut}`);
+    }
+    const endless = whole.replace("Content-Length: 14", "Transfer-Encoding: chunked");
+    assert.match(await talk(path, [endless.slice(0, -14)]), /^HTTP\/1\.1 400 [^]*has no end/);
     const refused = await talk(path, [`POST /refuses HTTP/1.1\r\nHost: d\r\n${upgrade}\r\n`]);
     assert.match(refused, /^HTTP\/1\.1 409 [^]*"Cannot: no"/);
   }));

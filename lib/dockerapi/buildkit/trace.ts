@@ -50,13 +50,11 @@ export class Trace {
       case "cached":
         return changed({ started: now, completed: now, cached: true });
       case "done":
-        return changed({ started: this.#vertices.get(id)?.started ?? now, completed: now });
-      case "failed":
-        return changed({
-          started: this.#vertices.get(id)?.started ?? now,
-          completed: now,
-          error: event.message,
-        });
+      case "failed": {
+        const started = this.#vertices.get(id)?.started ?? now;
+        const error = event.type === "failed" ? { error: event.message } : {};
+        return changed({ started, completed: now, ...error });
+      }
       case "output": {
         const stream = event.stream === "stderr" ? 2 : 1;
         const { digest: vertex } = this.#change(id, {});

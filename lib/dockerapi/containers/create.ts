@@ -25,12 +25,10 @@ function merged(given: ContainerConfig, { config }: FoundImage["config"]): Conta
     WorkingDir: given.WorkingDir || config?.WorkingDir || "",
     Labels: { ...config?.Labels, ...given.Labels },
     ExposedPorts: { ...config?.ExposedPorts, ...given.ExposedPorts },
-    ...given.StopSignal || config?.StopSignal
-      ? { StopSignal: given.StopSignal || config?.StopSignal }
-      : {},
-    ...given.Healthcheck || config?.Healthcheck
-      ? { Healthcheck: { ...config?.Healthcheck, ...given.Healthcheck } }
-      : {},
+    StopSignal: given.StopSignal || config?.StopSignal,
+    Healthcheck: given.Healthcheck || config?.Healthcheck
+      ? { ...config?.Healthcheck, ...given.Healthcheck }
+      : undefined,
   };
 }
 

@@ -12,14 +12,9 @@ export interface DockerHealthcheck {
 
 export interface ContainerConfig {
   Hostname?: string;
-  Domainname?: string;
   User?: string;
   Tty?: boolean;
   OpenStdin?: boolean;
-  StdinOnce?: boolean;
-  AttachStdin?: boolean;
-  AttachStdout?: boolean;
-  AttachStderr?: boolean;
   Env?: string[] | null;
   Cmd?: string[] | string | null;
   Entrypoint?: string[] | string | null;
@@ -42,7 +37,6 @@ export interface DockerMount {
   Source?: string;
   Target?: string;
   ReadOnly?: boolean;
-  Consistency?: string;
   BindOptions?: Record<string, unknown> | null;
   VolumeOptions?:
     | {
@@ -52,7 +46,7 @@ export interface DockerMount {
       DriverConfig?: { Name?: string; Options?: Record<string, string> | null } | null;
     }
     | null;
-  TmpfsOptions?: { SizeBytes?: number; Mode?: number; Options?: unknown } | null;
+  TmpfsOptions?: { SizeBytes?: number; Mode?: number } | null;
 }
 
 export interface HostConfig {
