@@ -140,8 +140,14 @@ test("what the mount changes itself is known at once, and not heard", async (sce
   await assert.rejects(async () => await root.walk("file"), { errno: ERRNO.ENOENT });
   const moved = await sub.walk("moved");
   assert.equal((await moved.stat()).size, 500);
-  await moved.writer!.change({ mode: 0o600 });
-  assert.equal((await moved.stat()).mode & 0o777, 0o600);
+  for (let n = 0; n < 20; n++) {
+    await moved.writer!.change({ mode: 0o600 + n % 2 });
+    assert.equal((await moved.stat()).mode & 0o777, 0o600 + n % 2);
+    await moved.writer!.setXattr("user.n", new Uint8Array(n + 1), 0);
+    await moved.stat();
+    await file.truncate!(100 - n);
+    assert.equal((await moved.stat()).size, 100 - n);
+  }
   await eventually("a folder that was just made is known", () => sub.knows!("another", undefined));
   await sub.writer!.remove("moved", "other");
   assert.deepEqual(await names(sub), []);

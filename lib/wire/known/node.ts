@@ -360,16 +360,13 @@ export class KnownNode implements FileNode, NodeWriter {
   }
 
   setXattr(name: string, value: Uint8Array<ArrayBuffer>, flags: number): Promise<void> {
-    return this.#changed((node) => node.setXattr(name, value, flags));
+    this.tree.touched(this.id);
+    return this.#on((node) => node.setXattr(name, value, flags));
   }
 
   removeXattr(name: string): Promise<void> {
-    return this.#changed((node) => node.removeXattr(name));
-  }
-
-  async #changed(work: (node: RemoteNode) => Promise<void>): Promise<void> {
-    await this.#on(work);
     this.tree.touched(this.id);
+    return this.#on((node) => node.removeXattr(name));
   }
 
   #own(node: FileNode): KnownNode {

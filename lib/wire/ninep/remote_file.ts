@@ -273,7 +273,9 @@ export class AheadFile extends RemoteFile {
 
   override async truncate(size: number): Promise<void> {
     await this.#others();
-    await change(this.client, this.fid, { size }, () => this.ahead.touched(this.id));
+    const touched = () => this.ahead.touched(this.id);
+    touched();
+    await change(this.client, this.fid, { size }, touched);
     this.ahead.changed(this.id);
   }
 
