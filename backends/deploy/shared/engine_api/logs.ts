@@ -19,6 +19,8 @@ const LOOK_MS = 100;
 const NEWLINE = 10;
 const SPACE = 32;
 
+const decoder = new TextDecoder();
+
 export interface LogSource {
   client: DockerClient;
   container: string;
@@ -61,7 +63,7 @@ class Message {
     this.size = 0;
     if (this.#time === undefined) {
       const space = bytes.indexOf(SPACE);
-      this.#time = new TextDecoder().decode(bytes.subarray(0, Math.max(space, 0)));
+      this.#time = decoder.decode(bytes.subarray(0, Math.max(space, 0)));
       bytes = bytes.subarray(space + 1);
     }
     const time = this.#time;
