@@ -1,5 +1,5 @@
 /**
- * What comes on a connection, as node's http2 is given it: without GOAWAY (RFC 9113 section 6.8). Deno 2.9.6 can be
+ * What a caller sends, as node's http2 server is given it: without GOAWAY (RFC 9113 section 6.8). Deno 2.9.6 can be
  * ended by one that comes while calls are open, with a segmentation fault. Whoever sends it closes the connection
  * soon, and that says the same.
  */
@@ -13,14 +13,9 @@ const GOAWAY = 7;
 
 class Frames extends Transform {
   /** Bytes of the frame, or of the preface, that are still to come. */
-  #left: number;
+  #left = PREFACE;
   #drops = false;
   #head = Buffer.alloc(0);
-
-  constructor(first: number) {
-    super();
-    this.#left = first;
-  }
 
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
     for (let at = 0; at < chunk.length;) {
@@ -42,9 +37,9 @@ class Frames extends Transform {
   }
 }
 
-/** `from`: who is at the other end. Closing either closes both. */
-export function withoutGoaway(connection: Duplex, from: "caller" | "server"): Duplex {
-  const frames = new Frames(from === "caller" ? PREFACE : 0);
+/** Closing either closes both. */
+export function withoutGoaway(connection: Duplex): Duplex {
+  const frames = new Frames();
   connection.pipe(frames);
   const given = Duplex.from({ readable: frames, writable: connection });
   // What came before the end is read first.

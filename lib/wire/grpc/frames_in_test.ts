@@ -22,16 +22,13 @@ Deno.test("grpc: all frames but GOAWAY pass, however they are cut", async () => 
     frame(DATA, 0, 1, Buffer.from("some data")),
     frame(DATA, 1, 1),
   ];
-  const ends = { caller: PREFACE, server: Buffer.alloc(0) };
-  for (const [from, first] of Object.entries(ends)) {
-    const wanted = Buffer.concat([first, ...frames]);
-    const sent = Buffer.concat([first, goaway, ...frames.flatMap((one) => [one, goaway])]);
-    for (const size of [1, 2, 7, 9, 10, 1000]) {
-      const connection = new PassThrough();
-      for (let at = 0; at < sent.length; at += size) connection.write(sent.subarray(at, at + size));
-      connection.end();
-      const came = await withoutGoaway(connection, from as "caller" | "server").toArray();
-      assert.deepEqual(Buffer.concat(came), wanted, `${from} ${size}`);
-    }
+  const wanted = Buffer.concat([PREFACE, ...frames]);
+  const sent = Buffer.concat([PREFACE, goaway, ...frames.flatMap((one) => [one, goaway])]);
+  for (const size of [1, 2, 7, 9, 10, 1000]) {
+    const connection = new PassThrough();
+    for (let at = 0; at < sent.length; at += size) connection.write(sent.subarray(at, at + size));
+    connection.end();
+    const came = await withoutGoaway(connection).toArray();
+    assert.deepEqual(Buffer.concat(came), wanted, `${size}`);
   }
 });

@@ -3,7 +3,6 @@ import http2 from "node:http2";
 import type { Duplex } from "node:stream";
 import { type ErrorCode, SvcError } from "../../base/errors.ts";
 import { Call, type CallFailure } from "./call.ts";
-import { withoutGoaway } from "./frames_in.ts";
 import type { Method } from "./method.ts";
 
 /** Bytes that the other side may send on a stream before they are read. */
@@ -58,7 +57,7 @@ class Peer implements GrpcPeer {
 
   constructor(socket: Duplex) {
     this.#session = http2.connect("http://localhost", {
-      createConnection: () => withoutGoaway(socket, "server"),
+      createConnection: () => socket,
       settings: { initialWindowSize: WINDOW },
     });
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -154,7 +154,7 @@ export async function serveGrpc(
   socket.once("close", () => resolve());
   socket.on("error", end);
   if (signal.aborted) end();
-  else server.emit("connection", withoutGoaway(socket, "caller"));
+  else server.emit("connection", withoutGoaway(socket));
   await promise;
   signal.removeEventListener("abort", end);
 }
