@@ -41,7 +41,8 @@ class Frames extends Transform {
 export function withoutGoaway(connection: Duplex): Duplex {
   const frames = new Frames();
   connection.pipe(frames);
-  const given = Duplex.from({ readable: frames, writable: connection });
+  // Node's streams are taken as web's are; not every version of the types has it.
+  const given = Duplex.from({ readable: frames, writable: connection } as never);
   // What came before the end is read first.
   connection.once("close", () => frames.end());
   connection.on("error", () => frames.end());
