@@ -1,6 +1,7 @@
 /** Makes plans in Workers, off the event loop, with limits on time and memory. */
 import { asSvcError, SvcError } from "../../base/errors.ts";
 import { type BoundedWorker, startBoundedWorker } from "../../base/worker.ts";
+import { WORKER_IDLE_MS } from "../../base/worker_pool.ts";
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import { gitTree } from "../context/git_tree.ts";
 import { httpTree } from "../context/http_tree.ts";
@@ -25,6 +26,7 @@ export interface PlanningOptions {
 export class Planners implements Disposable {
   /** A Worker that waits for the next plan: starting one takes longer than most plans. */
   #idle: BoundedWorker | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
   #closed = false;
   readonly #limits: { time: number; megabytes: number };
 
@@ -37,8 +39,7 @@ export class Planners implements Disposable {
    * planning exceeds its time or memory.
    */
   async plan(job: PlanJob, options: PlanningOptions): Promise<BuildPlan[]> {
-    const waiting = this.#idle;
-    this.#idle = undefined;
+    const waiting = this.#takeIdle();
     const worker = waiting ?? await startBoundedWorker("plan", this.#limits.megabytes);
     worker.ref();
     const planning = new Planning(worker, job, options, this.#limits);
@@ -57,14 +58,22 @@ export class Planners implements Disposable {
 
   [Symbol.dispose](): void {
     this.#closed = true;
-    this.#idle?.terminate();
+    this.#takeIdle()?.terminate();
+  }
+
+  #takeIdle(): BoundedWorker | undefined {
+    clearTimeout(this.#timer);
+    const waiting = this.#idle;
     this.#idle = undefined;
+    return waiting;
   }
 
   #give(worker: BoundedWorker): void {
     if (this.#idle || this.#closed) return void worker.terminate();
     this.#idle = worker;
     worker.unref();
+    this.#timer = setTimeout(() => this.#takeIdle()?.terminate(), WORKER_IDLE_MS);
+    Deno.unrefTimer(this.#timer);
   }
 }
 
