@@ -41,7 +41,8 @@ const limit = (name: string, soft: number, hard: number, rest: Partial<Case> = {
 const ULIMITS: Case[] = [
   limit("nofile", 100, 200),
   limit("nofile", 1024, 1024),
-  limit("nproc", 64, 64),
+  // Of all processes of its user on the host: few would leave none where others run some.
+  limit("nproc", 4096, 4096),
   limit("core", 0, 0),
   limit("core", -1, -1),
   limit("stack", 1048576, 8388608),
