@@ -15,13 +15,13 @@ const CONFIG = join(import.meta.dirname!, "../../deno.json");
 /** This program from its sources, as a server passes it on. */
 const SHIM = [Deno.execPath(), "run", "-A", "-q", "--config", CONFIG, MAIN, "keep", "bare"];
 
-/** Processes whose command line names the text. */
-async function processes(text: string): Promise<string[]> {
+/** Processes whose command line names all of the texts. */
+async function processes(...texts: string[]): Promise<string[]> {
   const found: string[] = [];
   for await (const { name } of Deno.readDir("/proc")) {
     if (!/^\d+$/.test(name) || Number(name) === Deno.pid) continue;
     const words = await Deno.readTextFile(`/proc/${name}/cmdline`).catch(() => "");
-    if (words.includes(text)) found.push(words.replaceAll("\0", " "));
+    if (texts.every((text) => words.includes(text))) found.push(words.replaceAll("\0", " "));
   }
   return found;
 }
@@ -60,7 +60,7 @@ Deno.test({
         }
         await eventually(
           "no shim is left",
-          async () => (await processes(`${name}-0-`)).length === 0,
+          async () => (await processes(fixture.dataDir, `${name}-0-`)).length === 0,
         );
       });
     try {
@@ -137,7 +137,10 @@ Deno.test({
               "it is on record",
               async () => (await record(ended)).instances[0].exitCode === 137,
             );
-            await eventually("no shim", async () => (await processes(`${name}-`)).length === 0);
+            await eventually(
+              "no shim",
+              async () => (await processes(fixture.dataDir, `${name}-`)).length === 0,
+            );
           });
           assert.equal((await status(name)).state, "stopped");
           assert.equal((await status(ended)).state, "failed");
