@@ -110,7 +110,7 @@ for (const [name, { needs, start }] of Object.entries(ENGINES)) {
           await using server = await startServer({ env, dataDir: join(folder, "private") });
           await using client = new Client(server, args);
           assert.notEqual((await client.ended).code, 0, client.all);
-          assert.match(client.all, /mounts\/app\/0\/tree/);
+          assert.match(client.all, /mounts\/app\/[01]\/tree/);
           await eventually(
             "nothing is left",
             async () => (await command("ps", "-aq")).stdout === "",

@@ -44,16 +44,20 @@ e2eTest(
             stdout: "null",
             stderr: "piped",
           }).spawn();
-          const told = new Response(forward.stderr).text();
-          await eventually("the connection is broken off", async () => {
+          let told = "";
+          const reading = (async () => {
+            for await (const text of forward.stderr.pipeThrough(new TextDecoderStream())) {
+              told += text;
+            }
+          })();
+          await eventually("the connection is broken off, and the reason told", async () => {
             const connection = await Deno.connect({ port: local });
             const end = await connection.read(new Uint8Array(1)).catch(() => null);
             connection.close();
-            return end === null;
+            return end === null && /rootless podman[^]*SVC_PODMAN_REMOTE/.test(told);
           });
           forward.kill();
-          await forward.status;
-          assert.match(await told, /rootless podman[^]*SVC_PODMAN_REMOTE/);
+          await Promise.all([forward.status, reading]);
           await ok(server, ["rm", "web"]);
         },
       );
