@@ -1,18 +1,9 @@
 /** Where a server has its images built. */
 import assert from "node:assert/strict";
 import { SvcError } from "../base/errors.ts";
-import { createLogger, silent } from "../base/log.ts";
-import { createDelegation, type DelegationOptions } from "./delegation.ts";
-
-function delegation(options: Partial<DelegationOptions>) {
-  return createDelegation({
-    auto: true,
-    canBuild: () => false,
-    root: "/data",
-    log: silent,
-    ...options,
-  });
-}
+import { createLogger } from "../base/log.ts";
+import type { DelegationOptions } from "./delegation.ts";
+import { testDelegation as delegation } from "./testing.ts";
 
 Deno.test("delegation: by URL, in process where it can build, else by a container or not at all", async () => {
   const lines: Record<string, unknown>[] = [];

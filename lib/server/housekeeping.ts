@@ -4,7 +4,7 @@ import type { GC } from "../config/server/gc.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { ScrubOptions } from "../store/scrub.ts";
 import type { Upkeep } from "../store/upkeep.ts";
-import { freedMemory } from "../sys/memory.ts";
+import { memoryTrimmer } from "../sys/memory.ts";
 import { scheduleGc } from "./gc_schedule.ts";
 
 /** Uploads that nobody touched for this long are dropped. */
@@ -32,7 +32,7 @@ export function startHousekeeping(options: HousekeepingOptions): AsyncDisposable
     );
   }, EXPIRY_MS);
   stack.defer(() => clearInterval(expiry));
-  const giveBack = freedMemory();
+  const giveBack = memoryTrimmer();
   if (giveBack) {
     const giving = setInterval(giveBack, GIVE_BACK_MS);
     stack.defer(() => clearInterval(giving));

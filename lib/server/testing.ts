@@ -5,6 +5,7 @@ import type { DeploymentStatus } from "../api/deployment.ts";
 import type { Builder } from "../build/builder.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import { openAccess } from "./access.ts";
+import { createDelegation, type DelegationOptions } from "./delegation.ts";
 import type { ManagementDeps } from "./deps.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { listen } from "./listener.ts";
@@ -109,3 +110,14 @@ export const STATUS: DeploymentStatus = {
   updatedAt: "2026-01-01T00:00:00Z",
   warnings: [],
 };
+
+/** Where builds go on a server that cannot build. */
+export function testDelegation(options: Partial<DelegationOptions>) {
+  return createDelegation({
+    auto: true,
+    canBuild: () => false,
+    root: "/data",
+    log: silent,
+    ...options,
+  });
+}

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { freedMemory } from "./memory.ts";
+import { memoryTrimmer } from "./memory.ts";
 
 const PIECE = 64 * 1024;
 
@@ -19,7 +19,7 @@ Deno.test({
     );
     const last = pieces.pop()!;
     for (const piece of pieces) free(piece);
-    const giveBack = freedMemory()!;
+    const giveBack = memoryTrimmer()!;
     const before = Deno.memoryUsage().rss;
     giveBack();
     const given = before - Deno.memoryUsage().rss;

@@ -9,15 +9,20 @@ import { InternalCredentials } from "../../auth/internal.ts";
 import { staticToken } from "../../auth/static_token.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { BuildRequest } from "../../build/builder.ts";
-import { silent } from "../../base/log.ts";
 import { parseIgnore } from "../../build/parse/ignore.ts";
 import { exportFolder } from "../../client/build_export.ts";
 import { openBuildSession } from "../../client/build_session.ts";
 import { createClient } from "../../client/client.ts";
 import { freePort } from "../../../test/fixtures/free_port.ts";
 import { openAccess } from "../access.ts";
-import { createDelegation, type DelegationOptions } from "../delegation.ts";
-import { collect, jsonLines, startTestServer, type TestOptions } from "../testing.ts";
+import type { DelegationOptions } from "../delegation.ts";
+import {
+  collect,
+  jsonLines,
+  startTestServer,
+  testDelegation as delegation,
+  type TestOptions,
+} from "../testing.ts";
 
 const RESULT: BuildResult = {
   digest: "sha256:1",
@@ -30,16 +35,6 @@ const RESULT: BuildResult = {
 };
 
 const ws = (base: string) => base.replace(/^http/, "ws");
-
-function delegation(options: Partial<DelegationOptions>) {
-  return createDelegation({
-    auto: true,
-    canBuild: () => false,
-    root: "/data",
-    log: silent,
-    ...options,
-  });
-}
 
 /** A server that builds nothing itself, in front of one that does. */
 async function chain(builder: NonNullable<TestOptions["builder"]>, deps: TestOptions["deps"] = {}) {
