@@ -31,6 +31,8 @@ export interface ManagementDeps {
   registryWritable: boolean;
   /** The registry host that clients are told for deploy targets; known once the listener is bound. */
   registryHost: () => string;
+  /** True for registry hosts that are this server. */
+  isOwnHost: (host: string) => boolean;
   /** Constructed on first use. Throws where a prerequisite is missing; the next call tries again. */
   builder: () => Promise<Builder>;
   /** The server's own credentials for its registry. Absent: its registry needs none. */

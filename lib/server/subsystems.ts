@@ -267,6 +267,7 @@ const listener = subsystem({
     stop,
     lifecycle,
     address,
+    outside,
     registry,
     edge,
     builder,
@@ -280,7 +281,6 @@ const listener = subsystem({
   },
   async open(parts) {
     const { settings, chosen, lifecycle, address, edge, deployments, upkeep, log } = parts;
-    const { advertiseRegistry } = settings.of(ADVERTISED);
     const { registrySparse, registryRedirect } = settings.of(REGISTRY);
     const routes: Route[] = [
       openApiRoute(() => routes),
@@ -297,7 +297,8 @@ const listener = subsystem({
         build: buildInfo(),
         registryMode: parts.registry.mode,
         registryWritable: parts.registry.view.writer !== undefined,
-        registryHost: () => registryHost(advertiseRegistry, address),
+        registryHost: () => registryHost(settings.of(ADVERTISED).advertiseRegistry, address),
+        isOwnHost: (host) => parts.outside.isOwn(address.bound)(host),
         builder: parts.builder.get,
         delegation: parts.delegation,
         deploy: { ...chosen.deploy, backend: deployments.backend.get },

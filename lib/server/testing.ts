@@ -7,6 +7,7 @@ import type { DeployBackend } from "../deploy/backend.ts";
 import { openAccess } from "./access.ts";
 import { createDelegation, type DelegationOptions } from "./delegation.ts";
 import type { ManagementDeps } from "./deps.ts";
+import { isLoopback } from "./hosts.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { listen } from "./listener.ts";
 import type { Route } from "./route.ts";
@@ -39,6 +40,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     registryMode: "store",
     registryWritable: true,
     registryHost: () => "localhost:5000",
+    isOwnHost: isLoopback,
     builder: () =>
       Promise.resolve({
         build: options.builder ?? (() => Promise.reject(new Error("no builder in this test"))),

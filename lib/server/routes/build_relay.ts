@@ -103,7 +103,7 @@ function pick(from: Headers, names: readonly string[]): Headers {
 }
 
 /** The parts of this server that relaying needs besides the request. */
-export type RelayDeps = Pick<ManagementDeps, "access" | "internal" | "registryHost">;
+export type RelayDeps = Pick<ManagementDeps, "access" | "internal" | "registryHost" | "isOwnHost">;
 
 /**
  * Header fields that make the builder act as this server would: the registry that names without a registry part
@@ -113,7 +113,7 @@ export type RelayDeps = Pick<ManagementDeps, "access" | "internal" | "registryHo
 function addedHeaders(
   { request, url, identity }: Context,
   target: URL,
-  { access, internal, registryHost }: RelayDeps,
+  { access, internal, registryHost, isOwnHost }: RelayDeps,
 ): Record<string, string> {
   const own = registryHost().replace(/^https?:\/\//, "");
   const given = readLogins(request.headers.get(LOGINS_HEADER));
@@ -122,7 +122,9 @@ function addedHeaders(
   if (internal) {
     // The builder reads images that the caller names: it may read no more than the caller may.
     const login = { username: "svc", password: internal.token(mayPull ? "push" : "deliver") };
-    for (const host of [own, url.host]) logins[host] = login;
+    // Images may be named by the address that the caller uses. Its Host field can say anything: under a name that is not
+    // this server's, the builder would send the credential to somebody else.
+    for (const host of [own, ...isOwnHost(url.host) ? [url.host] : []]) logins[host] = login;
   }
   for (const [host, login] of given ?? []) logins[host] = login;
   // On another machine "localhost" would mean the builder itself: there SVC_ADVERTISE_REGISTRY has to name this

@@ -159,6 +159,22 @@ Deno.test("relay: a builder gets a credential for this server's registry, and th
   }
 });
 
+Deno.test("relay: a caller that names another host does not have the server's credential sent there", async () => {
+  const internal = new InternalCredentials(new InstallationSecret("of the relay's test"));
+  const seen: string[][] = [];
+  await using at = await chain(({ logins }) => {
+    seen.push([...logins!.keys()]);
+    return Promise.resolve(RESULT);
+  }, { internal });
+  const { hostname, port } = new URL(at.base);
+  using connection = await Deno.connect({ hostname, port: Number(port) });
+  const head = ["POST /.svc/v1/build HTTP/1.1", "host: thief.example", "content-length: 1"];
+  const more = ["connection: close", "", "x"];
+  await connection.write(new TextEncoder().encode([...head, ...more].join("\r\n")));
+  assert.match(await new Response(connection.readable).text(), /"result"/);
+  assert.deepEqual(seen, [["localhost:5000"]]);
+});
+
 Deno.test("relay: either side that goes away takes the other along", async () => {
   const begun = Promise.withResolvers<AbortSignal>();
   await using at = await chain(async (_request, { signal }) => {
