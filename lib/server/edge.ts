@@ -6,6 +6,7 @@ import { ACTIVITY } from "../config/server/auth.ts";
 import { ADVERTISED } from "../config/server/general.ts";
 import { NETWORKS } from "../config/server/networks.ts";
 import type { SettingsOf } from "../config/table.ts";
+import type { DeployBackend } from "../deploy/backend.ts";
 import type { Access } from "./access.ts";
 import { openActivity } from "./activity.ts";
 import type { Answered } from "./activity/entry.ts";
@@ -33,8 +34,8 @@ export interface Edge extends AsyncDisposable {
   tls?: TlsFiles;
   /** Only where no credential is asked for: the host names by which the server's own pages may know it. */
   isOwnName?: IsOwnName;
-  /** Only where no credential is asked for: refuses the server's own builds and workloads. */
-  refusePeer?: RefusePeer;
+  /** Only where no credential is asked for: refuses the server's own builds, and the workloads of the backend. */
+  refusePeers?: (backend: () => Promise<Pick<DeployBackend, "caps">>) => RefusePeer;
   note?: (answered: Answered) => void;
   /** Routes that the edge itself adds. */
   routes: Route[];
@@ -52,8 +53,8 @@ export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions)
   const asksNobody = auth.access.methods.length === 0;
   return {
     access: auth.access,
-    refusePeer: asksNobody && config.workloadApi === "refused"
-      ? refuseOwnNetworks(config.cniSubnetBase)
+    refusePeers: asksNobody && config.workloadApi === "refused"
+      ? (backend) => refuseOwnNetworks(config.cniSubnetBase, { backend })
       : undefined,
     isOwnName: ownNames({
       hostname: hostname(),

@@ -10,11 +10,13 @@ const row = (method: Route["method"], path: string): Route => ({
   handler: () => new Response(),
 });
 
-const refuse = refuseOwnNetworks("10.4", () => [
-  { name: "svc0", address: "10.4.0.1" },
-  { name: "svc255", address: "10.4.255.1" },
-  { name: "eth0", address: "10.4.9.1" },
-]);
+const refuse = refuseOwnNetworks("10.4", {
+  interfaces: () => [
+    { name: "svc0", address: "10.4.0.1" },
+    { name: "svc255", address: "10.4.255.1" },
+    { name: "eth0", address: "10.4.9.1" },
+  ],
+});
 const deploy = row("PUT", "/.svc/v1/deployments/{name}");
 
 Deno.test("what comes out of an own network is refused, pulls are not", () => {
@@ -53,16 +55,55 @@ Deno.test("everybody else is not: the host itself, and networks that only have s
 });
 
 Deno.test("what comes out of an own network by IPv6 is refused too; others, and the host itself, are not", () => {
-  const six = refuseOwnNetworks("10.4", () => [
-    { name: "svc1", address: "fd00::1", cidr: "fd00::1/64" },
-    { name: "svc1", address: "fe80::1", cidr: "fe80::1/64" },
-    { name: "svc-10-5-1", address: "fd01::1", cidr: "fd01::1/64" },
-    { name: "eth0", address: "fd02::1", cidr: "fd02::1/64" },
-  ]);
+  const six = refuseOwnNetworks("10.4", {
+    interfaces: () => [
+      { name: "svc1", address: "fd00::1", cidr: "fd00::1/64" },
+      { name: "svc1", address: "fe80::1", cidr: "fe80::1/64" },
+      { name: "svc-10-5-1", address: "fd01::1", cidr: "fd01::1/64" },
+      { name: "eth0", address: "fd02::1", cidr: "fd02::1/64" },
+    ],
+  });
   assert.throws(() => six(deploy, "[fd00::7]:4000"), { code: "denied" });
   assert.throws(() => six(deploy, "[fd00:0::7]:4000"), { code: "denied" });
   six(row("GET", "/v2/"), "[fd00::7]:4000");
   for (const other of ["fd00::1", "fd00:0:0:1::7", "fd01::7", "fd02::7", "::1", "fe80::7"]) {
     six(deploy, `[${other}]:4000`);
   }
+});
+
+Deno.test("what comes out of a network that the engine made for this server is refused; others are not asked for", async () => {
+  let asked = 0;
+  const list = () => {
+    asked++;
+    const [subnet, internal, labels] = ["172.18.0.0/16", false, {}];
+    return Promise.resolve([
+      { name: "default", driver: "bridge", usedBy: [], subnet, internal, labels },
+    ]);
+  };
+  const networks = {
+    list,
+    inspect: () => Promise.resolve(undefined),
+    remove: () => Promise.reject(),
+  };
+  const engines = refuseOwnNetworks("10.4", {
+    interfaces: () => [
+      { name: "lo", address: "127.0.0.1", cidr: "127.0.0.1/8" },
+      { name: "br-1", address: "172.18.0.1", cidr: "172.18.0.1/16" },
+      { name: "br-1", address: "fd00::1", cidr: "fd00::1/64" },
+      { name: "docker0", address: "172.17.0.1", cidr: "172.17.0.1/16" },
+      { name: "eth0", address: "192.0.2.1", cidr: "192.0.2.1/24" },
+    ],
+    isBridge: (link) => Promise.resolve(link !== "eth0"),
+    backend: () => Promise.resolve({ caps: { networks } }),
+  });
+  for (const peer of ["172.18.0.2", "[::ffff:172.18.0.2]", "[fd00::2]", "[fe80::2]"]) {
+    await assert.rejects(async () => await engines(deploy, `${peer}:4000`), { code: "denied" });
+    await engines(row("GET", "/v2/"), `${peer}:4000`);
+  }
+  await engines(deploy, "172.17.0.2:4000");
+  asked = 0;
+  for (const peer of ["127.0.0.1", "172.18.0.1", "192.0.2.7", "198.51.100.1"]) {
+    await engines(deploy, `${peer}:4000`);
+  }
+  assert.equal(asked, 0);
 });

@@ -113,7 +113,8 @@ async function answerOf(options: ServerOptions, exchange: Exchange): Promise<Res
     throw new SvcError("unavailable", "Cannot take the request: the server is shutting down");
   }
   if (!row.open) {
-    options.refusePeer?.(row, connection.remote);
+    const refusing = options.refusePeer?.(row, connection.remote);
+    if (refusing) await refusing;
     refuseForeignPage(request);
     const found = access.authenticate(request, connection, row);
     const identity = found instanceof Promise ? await found : found;

@@ -281,7 +281,6 @@ const listener = subsystem({
   },
   async open(parts) {
     const { settings, chosen, lifecycle, address, edge, deployments, upkeep, log } = parts;
-    const { registrySparse, registryRedirect } = settings.of(REGISTRY);
     const routes: Route[] = [
       openApiRoute(() => routes),
       ...managementRoutes({
@@ -309,12 +308,13 @@ const listener = subsystem({
       ...edge.routes,
       ...createRegistry({
         ...parts.registry.view,
-        sparse: sparseManifests(registrySparse),
-        redirectBlobs: registryRedirect,
+        sparse: sparseManifests(settings.of(REGISTRY).registrySparse),
+        redirectBlobs: settings.of(REGISTRY).registryRedirect,
       }),
     ];
     const listener = await startServer({
       ...edge,
+      refusePeer: edge.refusePeers?.(deployments.backend.get),
       address: address.asked,
       routes,
       lifecycle,

@@ -34,6 +34,7 @@ export function routes(): { management: Route[]; auth: Route[]; registry: Route[
         registryMode: "store",
         registryWritable: true,
         registryHost: () => "",
+        isOwnHost: () => false,
         builder: never,
         deploy: { name: "", backend: never },
         sessions: nothing,

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
+import { get } from "../peers/outside.ts";
 import { eventually } from "../waits.ts";
 import { ok } from "./commands.ts";
 import { e2eTest, freePort, startServer } from "./harness.ts";
@@ -25,6 +26,7 @@ e2eTest(
       // The server's processes and the test's sockets are in the daemon's network.
       using _network = daemon.enter();
       await using server = await startServer({
+        listen: "0.0.0.0",
         env: { SVC_DEPLOY_BACKEND: "", DOCKER_HOST: daemon.host },
       });
       const port = freePort();
@@ -59,6 +61,12 @@ e2eTest(
       assert.match(await ok(server, ["ps"]), /web .*running/);
       assert.equal(await ok(server, ["exec", "web", "sh", "-c", "echo $VERSION"]), "1\n");
       assert.match((await daemon.docker("ps")).stdout, /web-0-/);
+      const route = await ok(server, ["exec", "web", "ip", "route"]);
+      const gateway = /default via ([\d.]+)/.exec(route)![1];
+      const asks = async (path: string) =>
+        await ok(server, ["exec", "web", "--", "sh", "-c", get(gateway, server.port, path)]);
+      assert.match(await asks("/.svc/v1/deployments"), /403 .*own builds and workloads/s);
+      assert.match(await asks("/v2/"), /200 OK/);
 
       for (let round = 2; round < 7; round++) {
         const deploy = server.svc(["deploy", "-f", "-"], { stdin: spec(String(round)) });
