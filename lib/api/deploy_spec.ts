@@ -5,7 +5,7 @@
  * Durations are Go duration texts ("1m30s"), sizes are bytes: the JSON of a spec is again a valid spec.
  */
 
-import type { EgressMode, EgressRoute } from "./egress.ts";
+import type { EgressSpec } from "./egress.ts";
 
 export type RestartPolicy = "no" | "on-failure" | "always" | "unless-stopped";
 
@@ -121,15 +121,6 @@ export interface OriginSpec {
   git?: { remote?: string; branch?: string; commit?: string; dirty?: boolean };
   /** Set by the server. */
   subject?: string;
-}
-
-export interface EgressSpec {
-  mode?: EgressMode;
-  proxies?: Record<string, string>;
-  rules?: { pattern: string; route: EgressRoute }[];
-  script?: string;
-  default?: EgressRoute;
-  listenPort?: number;
 }
 
 export interface IngressSpec {

@@ -1,5 +1,4 @@
 /** Words of a deployment's egress: where the workload's own connections go out. */
-import type { EgressSpec } from "./deploy_spec.ts";
 
 /**
  * `env`: the workload is told proxy variables, and nothing is enforced. `proxy`: a proxy on the workload's
@@ -20,6 +19,15 @@ export const DEFAULT_EGRESS_ROUTE: EgressRoute = "cluster";
 
 /** Port of the proxy on the workload's loopback, where the spec names none. */
 export const DEFAULT_EGRESS_PORT = 3128;
+
+export interface EgressSpec {
+  mode?: EgressMode;
+  proxies?: Record<string, string>;
+  rules?: { pattern: string; route: EgressRoute }[];
+  script?: string;
+  default?: EgressRoute;
+  listenPort?: number;
+}
 
 /** True where a proxy of svc's stands between the workload and the network. */
 export const isRelayed = ({ mode }: EgressSpec): boolean =>

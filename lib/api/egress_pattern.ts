@@ -1,7 +1,6 @@
 /** Patterns of egress rules, and the rules of the whole field. */
 import { isIP } from "node:net";
-import type { EgressSpec } from "./deploy_spec.ts";
-import { EGRESS_MODES, PROXY_VARIABLES } from "./egress.ts";
+import { EGRESS_MODES, type EgressSpec, PROXY_VARIABLES } from "./egress.ts";
 
 /** A pattern of a rule: all members that are there have to match; without any it matches everything. */
 export interface EgressPattern {

@@ -1,7 +1,7 @@
 /** The row of the command table, and the values that its code gets. */
 import type { Io } from "../base/terminal.ts";
+import type { Connection } from "../client/connection.ts";
 import type { AnyOption, Values } from "../config/load.ts";
-import type { Connection } from "./connect.ts";
 import type { GLOBAL_OPTIONS } from "./options.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;

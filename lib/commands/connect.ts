@@ -1,10 +1,11 @@
 /** Makes a command's client from its flags, variables and profiles; no other module does. */
 import { isLoopbackHost } from "../base/host_port.ts";
 import { type Client, createClient } from "../client/client.ts";
+import type { Connection } from "../client/connection.ts";
 import { resolveTarget, type Target } from "../client/resolve.ts";
 import type { CacheMode } from "../client/credentials/cache.ts";
-import { createProvider, type CredentialProvider } from "../client/credentials/provider.ts";
-import { openWay, type Way } from "../client/transport/open.ts";
+import { createProvider } from "../client/credentials/provider.ts";
+import { openWay } from "../client/transport/open.ts";
 import type { Invocation } from "./command.ts";
 import type { SessionValues } from "./session_options.ts";
 import { terminalPrompt } from "./prompt.ts";
@@ -40,14 +41,6 @@ export async function target({ values, io, env, sources }: Connecting): Promise<
   });
   for (const warning of warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
   return found;
-}
-
-export interface Connection {
-  client: Client;
-  target: Target;
-  /** How requests reach the server. */
-  way: Way;
-  credentials: CredentialProvider;
 }
 
 /**

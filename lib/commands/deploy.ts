@@ -1,7 +1,7 @@
 /** `svc deploy`: a spec, an image, or both, made to run. */
-import type { EgressSpec } from "../api/deploy_spec.ts";
 import { expandPort } from "../api/deploy_spec_shorthand.ts";
 import type { ApplyResult } from "../api/deployment.ts";
+import type { EgressSpec } from "../api/egress.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Io } from "../base/terminal.ts";
 import { applyDeployment, type SpecBody } from "../client/deployments.ts";

@@ -1,6 +1,11 @@
 /** The egress of `svc deploy`: its flags, laid over a spec's field. */
-import type { EgressSpec } from "../api/deploy_spec.ts";
-import { EGRESS_MODES, EGRESS_ROUTES, type EgressMode, type EgressRoute } from "../api/egress.ts";
+import {
+  EGRESS_MODES,
+  EGRESS_ROUTES,
+  type EgressMode,
+  type EgressRoute,
+  type EgressSpec,
+} from "../api/egress.ts";
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 import type { Io } from "../base/terminal.ts";

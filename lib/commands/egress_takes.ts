@@ -1,6 +1,5 @@
 /** The part of `svc deploy --session` in a workload's egress: this machine dials for the route client. */
-import type { EgressSpec } from "../api/deploy_spec.ts";
-import { isRelayed, routesOf } from "../api/egress.ts";
+import { type EgressSpec, isRelayed, routesOf } from "../api/egress.ts";
 import type { SpecBody } from "../client/deployments.ts";
 import { callersProxies } from "../egress/variables.ts";
 import type { SessionWatcher } from "../client/deploy_session.ts";

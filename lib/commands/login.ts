@@ -2,13 +2,14 @@
 import { resolve } from "node:path";
 import type { ServerInfo } from "../api/info.ts";
 import { SvcError } from "../base/errors.ts";
+import type { Connection } from "../client/connection.ts";
 import { storeLogin } from "../client/docker_login.ts";
 import { editProfile, readProfile } from "../client/profile/file.ts";
 import { requireProfilePath } from "../client/profile/location.ts";
 import type { Context } from "../client/profile/types.ts";
 import type { Target } from "../client/resolve.ts";
 import type { Invocation } from "./command.ts";
-import { type Connection, openConnection, target } from "./connect.ts";
+import { openConnection, target } from "./connect.ts";
 import type { LOGIN_OPTIONS } from "./login_options.ts";
 import { terminalPrompt } from "./prompt.ts";
 

@@ -1,9 +1,10 @@
 /** `svc token issue`: a short-lived token for use by another program. */
 import { SvcError } from "../base/errors.ts";
+import type { Connection } from "../client/connection.ts";
 import { exchangeToken } from "../client/credentials/token_exchange.ts";
 import { createClient } from "../client/client.ts";
 import type { Invocation } from "./command.ts";
-import { type Connection, openConnection } from "./connect.ts";
+import { openConnection } from "./connect.ts";
 import type { TOKEN_OPTIONS } from "./login_options.ts";
 import { terminalPrompt } from "./prompt.ts";
 

@@ -1,12 +1,12 @@
 /** `extends`: a service begins with what another one says, in this file or in another. */
 import { dirname, isAbsolute, join, relative } from "node:path";
-import { mergeTree } from "./merge.ts";
-import { type Base, dropCleared, mergeFile, type Session, type Unit } from "./model.ts";
+import { dropCleared, mergeTree } from "./merge.ts";
 import { resolvePaths } from "./paths.ts";
 import { placed, Problem, withPlaces } from "./problem.ts";
 import { refuseRemote } from "./remote.ts";
 import { FILE } from "./shape/resources.ts";
 import { SERVICE } from "./shape/service.ts";
+import type { Base, MergeFile, Session, Unit } from "./unit.ts";
 import { clone, isMapping, type Mapping, type Value } from "./yaml/tree.ts";
 
 const MOST_STEPS = 100;
@@ -14,11 +14,16 @@ const MOST_STEPS = 100;
 /** Services that extend each other, from the first one on. */
 type Chain = readonly { file: string; service: string }[];
 
-interface Here {
-  services: Mapping;
+/** The file that a service stands in. */
+interface Extending {
   file: string;
   unit: Unit;
   session: Session;
+  mergeFile: MergeFile;
+}
+
+interface Here extends Extending {
+  services: Mapping;
 }
 
 function link(chain: Chain, file: string, service: string, path: string[]): Chain {
@@ -32,7 +37,7 @@ function link(chain: Chain, file: string, service: string, path: string[]): Chai
 }
 
 /** The services of another file, each with paths that begin where those of this file do. */
-async function baseOf(file: string, { unit, session }: Here): Promise<Base> {
+async function baseOf(file: string, { unit, session, mergeFile }: Here): Promise<Base> {
   const local = isAbsolute(file) ? file : join(unit.folder, file);
   const folder = dirname(local);
   // Relative as docker compose has it: --no-path-resolution shows it.
@@ -107,17 +112,15 @@ async function extended(
 export async function applyExtends(
   root: Mapping,
   cleared: readonly string[][],
-  file: string,
-  unit: Unit,
-  session: Session,
+  extending: Extending,
 ): Promise<void> {
   const services = root.get("services");
   if (services === undefined || services === null) return;
   try {
     if (!isMapping(services)) throw new Problem(["services"], "expected a mapping");
-    const here = { services, file, unit, session };
+    const here = { ...extending, services };
     for (const name of services.keys()) await extended(name, here, [], cleared);
   } catch (error) {
-    throw placed(error, root, file);
+    throw placed(error, root, extending.file);
   }
 }

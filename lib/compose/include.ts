@@ -2,9 +2,9 @@
 import { dirname, isAbsolute, join, relative } from "node:path";
 import { envOfFiles } from "./environment.ts";
 import { isFile } from "./files.ts";
-import { loadUnit, type Session, type Unit } from "./model.ts";
 import { placed, Problem, withPlaces } from "./problem.ts";
 import { refuseRemote } from "./remote.ts";
+import type { LoadUnit, Session, Unit } from "./unit.ts";
 import {
   isList,
   isMapping,
@@ -74,11 +74,19 @@ function directories(include: Include, files: string[], unit: Unit) {
   return { folder, directory: relative(unit.folder, folder) || "." };
 }
 
+/** The file that includes others. */
+interface Including {
+  file: string;
+  unit: Unit;
+  session: Session;
+  /** The files that include it, outermost first, and it. */
+  included: readonly string[];
+  loadUnit: LoadUnit;
+}
+
 async function load(
   include: Include,
-  unit: Unit,
-  session: Session,
-  included: readonly string[],
+  { unit, session, included, loadUnit }: Including,
   path: string[],
 ): Promise<Mapping> {
   for (const file of include.paths) refuseRemote(file, path);
@@ -107,21 +115,16 @@ async function load(
   );
 }
 
-/** Works on the tree itself; `included` ends with its own file. */
-export async function applyInclude(
-  root: Mapping,
-  file: string,
-  unit: Unit,
-  session: Session,
-  included: readonly string[],
-): Promise<void> {
+/** Works on the tree itself. */
+export async function applyInclude(root: Mapping, including: Including): Promise<void> {
+  const { file } = including;
   const value = root.get("include");
   if (value === undefined || value === null) return;
   const list = withPlaces(root, file, () => includes(value));
   for (const [index, include] of list.entries()) {
     const path = ["include", String(index)];
     try {
-      const imported = await load(include, unit, session, included, path);
+      const imported = await load(include, including, path);
       importResources(imported, root, path);
     } catch (error) {
       throw placed(error, root, file);

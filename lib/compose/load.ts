@@ -5,12 +5,13 @@ import { resolveServiceEnvironment, resolveServiceLabels, unsetWarning } from ".
 import { Files } from "./files.ts";
 import { Interpolator } from "./interpolate.ts";
 import { locate, type Located, nameProject } from "./locate.ts";
-import { loadUnit, type Session } from "./model.ts";
+import { loadUnit } from "./model.ts";
 import { normalise } from "./normalise.ts";
 import { placed, withPlaces } from "./problem.ts";
 import type { LoadedProject, LoadOptions, Project } from "./project.ts";
 import { splitByProfile } from "./select.ts";
 import { FILE } from "./shape/resources.ts";
+import type { Session } from "./unit.ts";
 import { invalid, readYaml } from "./yaml/read.ts";
 import { isMapping, type Mapping, placeAt } from "./yaml/tree.ts";
 

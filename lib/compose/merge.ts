@@ -163,3 +163,14 @@ export function dropRedefined(value: Value, shape: Shape | undefined, path: Path
   // A map keeps the seat of a key's first item.
   return pick(value, [...seats.values()]);
 }
+
+/** Drops what a later document clears (`!reset`, `!override`). */
+export function dropCleared(root: Value, cleared: readonly (readonly string[])[]): void {
+  for (const path of cleared) {
+    const parent = path.slice(0, -1).reduce<Value | undefined>(
+      (value, key) => isMapping(value) ? value.get(key) : undefined,
+      root,
+    );
+    if (isMapping(parent)) parent.delete(path.at(-1)!);
+  }
+}

@@ -2,59 +2,20 @@
  * Loads Compose files into one tree: reads, interpolates, extends, includes and merges them, checks the result
  * against its shape, and writes short forms out.
  */
-import type { Files } from "./files.ts";
 import { applyExtends } from "./extends.ts";
 import { applyInclude } from "./include.ts";
-import type { Interpolator } from "./interpolate.ts";
 import { setDefaults, writeOut } from "./long_forms.ts";
-import { dropRedefined, mergeTree } from "./merge.ts";
+import { dropCleared, dropRedefined, mergeTree } from "./merge.ts";
 import { resolveVariables } from "./normalise.ts";
 import { resolvePaths } from "./paths.ts";
 import { withPlaces } from "./problem.ts";
 import { checkRules } from "./rules.ts";
 import { interpolateTree } from "./scalars.ts";
 import { FILE } from "./shape/resources.ts";
+import type { Reading, Session, Unit } from "./unit.ts";
 import { validateTree } from "./validate.ts";
 import { type Document, invalid, readYaml } from "./yaml/read.ts";
 import { clone, isList, isMapping, type Mapping, type Value } from "./yaml/tree.ts";
-
-/** What all files of a project share. */
-export interface Session {
-  files: Files;
-  warn: (text: string) => void;
-  /** False: variables stay as they are written (`config --no-interpolate`). */
-  interpolate: boolean;
-  /** False: relative paths stay as they are written. */
-  resolvePaths: boolean;
-  home?: string;
-  documents: Map<string, Document[]>;
-  /** Files that services extend, by their path and where their paths begin. */
-  bases: Map<string, Promise<Base>>;
-}
-
-/** A file that a service of another file extends. */
-export interface Base {
-  root: Mapping;
-  cleared: string[][];
-}
-
-/** Files that are loaded together, and where they stand. */
-export interface Unit {
-  files: readonly string[];
-  /** Where relative paths begin: absolute for the project, relative to the including file for an include. */
-  directory: string;
-  /** The same, absolute: where `extends` and `include` look for files. */
-  folder: string;
-  environment: ReadonlyMap<string, string>;
-  interpolator: Interpolator;
-}
-
-/** How a file is read; that of an extended service is read less. */
-export interface Reading {
-  /** The files that include this one, outermost first. */
-  included: readonly string[];
-  whole: boolean;
-}
 
 /** The documents of a file; each call gives trees of its own. */
 async function documentsOf(file: string, session: Session, named: boolean): Promise<Document[]> {
@@ -65,17 +26,6 @@ async function documentsOf(file: string, session: Session, named: boolean): Prom
     session.documents.set(file, documents);
   }
   return documents.map((document) => ({ ...document, root: clone(document.root) }));
-}
-
-/** Drops what a later document clears (`!reset`, `!override`). */
-export function dropCleared(root: Value, cleared: readonly (readonly string[])[]): void {
-  for (const path of cleared) {
-    const parent = path.slice(0, -1).reduce<Value | undefined>(
-      (value, key) => isMapping(value) ? value.get(key) : undefined,
-      root,
-    );
-    if (isMapping(parent)) parent.delete(path.at(-1)!);
-  }
 }
 
 /** Empty entries of `dns` count as not written. */
@@ -110,9 +60,10 @@ export async function mergeFile(
       withPlaces(own, file, () => interpolateTree(own, FILE, unit.interpolator));
     }
     if (reading.whole) {
-      await applyExtends(own, document.cleared, file, unit, session);
+      await applyExtends(own, document.cleared, { file, unit, session, mergeFile });
       dropCleared(root, document.cleared);
-      await applyInclude(own, file, unit, session, [...reading.included, file]);
+      const included = [...reading.included, file];
+      await applyInclude(own, { file, unit, session, included, loadUnit });
     } else dropCleared(root, document.cleared);
     root = completed(own, root, file, session, reading);
   }

@@ -1,8 +1,7 @@
 /** What is wrong with a value, before it is known in which file and line the value stands. */
 import { SvcError } from "../base/errors.ts";
-import type { Place } from "./project.ts";
 import { type Path, pathText } from "./shape/shape.ts";
-import { placeAt, type Value } from "./yaml/tree.ts";
+import { type Place, placeAt, type Value } from "./yaml/tree.ts";
 
 export class Problem extends Error {
   override readonly name = "Problem";

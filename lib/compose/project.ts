@@ -11,13 +11,7 @@ import type { Devcontainer } from "./devcontainer/read.ts";
 import type { Service } from "./service.ts";
 import type * as shapes from "./shape/resources.ts";
 import type { Extensible, Valued } from "./shape/shape.ts";
-
-/** Where a value stands in a file. Lines begin with 1. */
-export interface Place {
-  /** The file as it was named, made absolute; "-" is standard input. */
-  file: string;
-  line: number;
-}
+import type { Place } from "./yaml/tree.ts";
 
 export interface Project extends Extensible {
   name: string;

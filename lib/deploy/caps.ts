@@ -14,7 +14,6 @@ import type {
   ProcessList,
   VolumeStatus,
 } from "../api/workload.ts";
-import type { AgentOptions, ForwardedAgent } from "./caretakers.ts";
 import type { EgressMode } from "../api/egress.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
@@ -29,6 +28,20 @@ export interface CallOptions {
 export interface InstanceOptions extends CallOptions {
   /** Id ("web-0") or number of the replica. */
   instance?: string;
+}
+
+/** A socket in a workload that leads to somebody's SSH agent. */
+export interface ForwardedAgent extends AsyncDisposable {
+  /** Absolute, in the workload: for SSH_AUTH_SOCK. */
+  path: string;
+}
+
+/** Connects to the agent of whoever runs the command. Throws where there is none. */
+export type AgentConnect = () => Promise<Duplex>;
+
+/** What a backend's ability `agent` is asked for. */
+export interface AgentOptions extends InstanceOptions {
+  connect: AgentConnect;
 }
 
 export interface ExecRequest {

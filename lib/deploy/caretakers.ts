@@ -3,7 +3,7 @@
  * connection to the server. The backend makes and removes the companions themselves.
  */
 import type { Duplex } from "../wire/duplex.ts";
-import type { InstanceOptions } from "./caps.ts";
+import type { AgentConnect, ForwardedAgent } from "./caps.ts";
 
 /** The instance that a companion is for. */
 export interface CaredFor {
@@ -16,20 +16,6 @@ export interface CaredFor {
 
 /** Settings by role, as `svc caretaker` reads them. */
 export type Roles = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-
-/** A socket in a workload that leads to somebody's SSH agent. */
-export interface ForwardedAgent extends AsyncDisposable {
-  /** Absolute, in the workload: for SSH_AUTH_SOCK. */
-  path: string;
-}
-
-/** Connects to the agent of whoever runs the command. Throws where there is none. */
-export type AgentConnect = () => Promise<Duplex>;
-
-/** What a backend's ability `agent` is asked for. */
-export interface AgentOptions extends InstanceOptions {
-  connect: AgentConnect;
-}
 
 /** The caretakers of one server. */
 export interface Caretakers {

@@ -1,6 +1,7 @@
 /** What companions have in common on every engine. */
 import { SvcError } from "../base/errors.ts";
-import type { AgentConnect, Caretakers, Roles } from "./caretakers.ts";
+import type { AgentConnect } from "./caps.ts";
+import type { Caretakers, Roles } from "./caretakers.ts";
 
 /** How a backend is given companions. */
 export interface CompanionOptions {

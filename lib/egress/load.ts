@@ -1,5 +1,5 @@
 /** The policy of a spec, by its rules or by its script. */
-import type { EgressSpec } from "../api/deploy_spec.ts";
+import type { EgressSpec } from "../api/egress.ts";
 import { SvcError } from "../base/errors.ts";
 import { type EgressPolicy, egressPolicy } from "./policy.ts";
 

@@ -3,8 +3,7 @@
  * function, each with the spec as it knows it, and a connection is made only where all of them agree.
  */
 import { BlockList, isIP } from "node:net";
-import type { EgressSpec } from "../api/deploy_spec.ts";
-import { DEFAULT_EGRESS_ROUTE, type EgressRoute } from "../api/egress.ts";
+import { DEFAULT_EGRESS_ROUTE, type EgressRoute, type EgressSpec } from "../api/egress.ts";
 import { type EgressPattern, parseEgressPattern } from "../api/egress_pattern.ts";
 import { globMatches } from "../auth/glob.ts";
 

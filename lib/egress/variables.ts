@@ -1,6 +1,5 @@
 /** Variables by which programs are told of a proxy. */
-import type { EgressSpec } from "../api/deploy_spec.ts";
-import { DEFAULT_EGRESS_PORT, PROXY_VARIABLES } from "../api/egress.ts";
+import { DEFAULT_EGRESS_PORT, type EgressSpec, PROXY_VARIABLES } from "../api/egress.ts";
 
 /** Both spellings: programs read one or the other, and some read HTTP_PROXY in lower case only. */
 function spelled(variables: Readonly<Record<string, string>>): Record<string, string> {

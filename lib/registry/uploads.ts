@@ -6,7 +6,6 @@ import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import { type DigestAlgorithm, parseDigest } from "../oci/digest.ts";
 import type { Digest } from "../oci/types.ts";
-import type { Upload } from "../store/content_store.ts";
 import { registryError } from "./errors.ts";
 import { heldRange, parseContentRange } from "./range.ts";
 import {
@@ -18,6 +17,7 @@ import {
   writing,
 } from "./request.ts";
 import type { RegistryWriter } from "./view.ts";
+import type { Upload } from "../store/upload.ts";
 
 const locationOf = (upload: Upload) => `/v2/${upload.repository}/blobs/uploads/${upload.id}`;
 

@@ -1,5 +1,5 @@
 /** What keeps bridge networks apart from each other and from the host: the same for both families. */
-import type { BridgeNetwork } from "./network.ts";
+import type { BridgeNetwork } from "./bridge_network.ts";
 import type { Rule } from "./rule_tables.ts";
 
 export interface RuleOptions {

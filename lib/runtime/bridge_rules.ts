@@ -8,8 +8,8 @@
  */
 import { Mutex } from "../base/mutex.ts";
 import { dropsOf, markOf, ruleOn, type RuleOptions, throughOf } from "./bridge_apart.ts";
+import type { BridgeNetwork } from "./bridge_network.ts";
 import { rules6Of } from "./bridge_rules6.ts";
-import type { BridgeNetwork } from "./network.ts";
 import {
   applyRules,
   type Family,

@@ -4,7 +4,7 @@
  * are not: a workload must not tell the host where to send its packets.
  */
 import { dropsOf, ruleOn, type RuleOptions, throughOf } from "./bridge_apart.ts";
-import type { BridgeNetwork } from "./network.ts";
+import type { BridgeNetwork } from "./bridge_network.ts";
 import type { Rule } from "./rule_tables.ts";
 
 /** Neighbour solicitation and advertisement (RFC 4861 sections 4.3 and 4.4). */

@@ -1,7 +1,8 @@
 /** Network namespaces with their attachments to bridges: made and removed together. */
+import type { BridgeNetwork } from "./bridge_network.ts";
 import type { CniResult } from "./cni.ts";
 import { createNetns, hasNetns, removeNetns } from "./netns.ts";
-import type { Addresses, BridgeDriver, BridgeNetwork } from "./network.ts";
+import type { Addresses, BridgeDriver } from "./network.ts";
 
 export interface Attached {
   network: BridgeNetwork;

@@ -1,6 +1,5 @@
 /** The mounts of a container: the kernel's file systems, then the requested ones. */
 import type { HostFacts } from "./host_facts.ts";
-import type { RuntimeSpecOptions } from "./spec.ts";
 
 export interface SpecMount {
   type: "bind" | "tmpfs";
@@ -19,6 +18,19 @@ export interface SpecMount {
   mode?: string;
   /** Further mount options, as mount(8) has them. */
   options?: string[];
+}
+
+export interface MountOptions {
+  /** Come after /proc, /dev and /sys; a later mount wins over an earlier one of the same target. */
+  mounts?: SpecMount[];
+  /** /sys is writable. */
+  privileged?: boolean;
+  /** "host" shares the host's. */
+  ipc?: "private" | "host";
+  /** Bytes of /dev/shm; 64 MiB if absent. */
+  shmSize?: number;
+  /** The container has no network namespace of its own. */
+  hostNetwork: boolean;
 }
 
 interface MountEntry {
@@ -59,12 +71,12 @@ function userMount(mount: SpecMount): MountEntry {
 
 /** /sys shows a network namespace: only its owner may mount it, other containers get the host's. */
 function systemFiles(
-  { network }: RuntimeSpecOptions,
+  { hostNetwork }: MountOptions,
   { userNamespace }: HostFacts,
   access: string,
 ): MountEntry[] {
   const careful = ["nosuid", "noexec", "nodev"];
-  if (userNamespace && network === "host") {
+  if (userNamespace && hostNetwork) {
     return [entry("/sys", "none", "/sys", "rbind", "rprivate", ...careful, access)];
   }
   return [
@@ -74,7 +86,7 @@ function systemFiles(
 }
 
 /** Every mount in the order the runtime has to make them; parents come before what is below them. */
-export function deviceMounts(options: RuntimeSpecOptions, facts: HostFacts): MountEntry[] {
+export function deviceMounts(options: MountOptions, facts: HostFacts): MountEntry[] {
   const access = options.privileged ? "rw" : "ro";
   const system = [
     entry("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),

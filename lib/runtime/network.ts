@@ -3,35 +3,13 @@ import { SvcError } from "../base/errors.ts";
 import { run, runOk } from "../base/process.ts";
 import { BridgeRules } from "./bridge_rules.ts";
 import type { CniConfig, CniPlugins, CniResult } from "./cni.ts";
+import type { BridgeNetwork } from "./bridge_network.ts";
 import { forward } from "./forwarding.ts";
 import { foreignRoute, hostRoutes } from "./subnets.ts";
 import { foreignRoute6, hostRoutes6 } from "./subnets6.ts";
 
 /** Milliseconds for which checked rules count as right, where a container is to start soon. */
 const RECENT = 30_000;
-
-export interface BridgeNetwork {
-  /** Name in leases and rules. */
-  name: string;
-  /** Interface on the host, at most 15 characters. */
-  bridge: string;
-  /** "10.4.0.0/24". */
-  subnet: string;
-  /** "fd00:0:0:1::/64"; absent: the network has no IPv6. */
-  subnet6?: string;
-  /** The network reaches nothing beyond its bridge, not even the host; the host reaches the network. */
-  internal?: boolean;
-  /**
-   * Nothing on the network opens a connection beyond the bridge, not even to the host; connections from outside
-   * come in, and are answered.
-   */
-  walled?: boolean;
-  /** Containers on the bridge cannot reach each other. */
-  apart?: boolean;
-  /** The container's default route is on another of its networks. */
-  secondary?: boolean;
-  mtu?: number;
-}
 
 interface PublishedPort {
   hostIP: string;

@@ -7,7 +7,7 @@ import { SvcError } from "../base/errors.ts";
 import type { DeviceNode } from "./device_node.ts";
 import { UNLIMITED } from "./document.ts";
 import type { HostFacts } from "./host_facts.ts";
-import { deviceMounts, type SpecMount } from "./mounts.ts";
+import { deviceMounts, type MountOptions } from "./mounts.ts";
 import { defaultSeccomp } from "./seccomp.ts";
 
 export type { SpecMount } from "./mounts.ts";
@@ -44,7 +44,7 @@ export interface Hook {
   timeout?: number;
 }
 
-export interface RuntimeSpecOptions {
+export interface RuntimeSpecOptions extends Omit<MountOptions, "hostNetwork"> {
   /** Absolute path of the mounted root. */
   rootfs: string;
   args: string[];
@@ -52,8 +52,6 @@ export interface RuntimeSpecOptions {
   /** Absolute; "/" if absent. */
   cwd?: string;
   user?: { uid: number; gid: number; additionalGids?: number[] };
-  /** Come after /proc, /dev and /sys; a later mount wins over an earlier one of the same target. */
-  mounts?: SpecMount[];
   /** Names with or without "CAP_"; "ALL". */
   capAdd?: string[];
   capDrop?: string[];
@@ -64,7 +62,6 @@ export interface RuntimeSpecOptions {
   network: NetworkMode;
   /** "host" shares the host's. */
   pid?: "private" | "host";
-  ipc?: "private" | "host";
   /** cgroupfs: absolute path below each controller; systemd: "slice:prefix:name". */
   cgroupPath?: string;
   resources?: Resources;
@@ -77,8 +74,6 @@ export interface RuntimeSpecOptions {
   noNewPrivileges?: boolean;
   /** "default" if absent. */
   seccomp?: "default" | "unconfined";
-  /** Bytes of /dev/shm; 64 MiB if absent. */
-  shmSize?: number;
   annotations?: Record<string, string>;
 }
 
@@ -294,7 +289,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
       },
       root: { path: options.rootfs, readonly: options.readonlyRootfs ?? false },
       ...(options.hostname && { hostname: options.hostname }),
-      mounts: deviceMounts(options, facts),
+      mounts: deviceMounts({ ...options, hostNetwork: options.network === "host" }, facts),
       linux: {
         namespaces: namespacesOf(options, facts),
         resources: linuxResources(options.resources ?? {}, devices, facts),

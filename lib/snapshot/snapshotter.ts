@@ -5,7 +5,7 @@
  */
 import type { DiffSource } from "./diff_tree.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
-import type { AppliedLayer, LayerFile } from "./tree_jobs.ts";
+import type { ApplyResult } from "./apply_tree.ts";
 
 /** How ids of active snapshots begin that a layer is unpacked into: of an earlier process they are of no use. */
 export const UNPACKING = "unpack-";
@@ -102,6 +102,21 @@ export interface ApplyOptions {
   /** Most bytes of the layer's archive, decompressed. */
   maxBytes?: number;
   signal?: AbortSignal;
+}
+
+/** A layer that is a range of a file, which a Worker can read by itself. */
+export interface LayerFile {
+  path: string;
+  offset: number;
+  /** Bytes. */
+  size: number;
+}
+
+export interface AppliedLayer extends ApplyResult {
+  /** "sha256:…" of the uncompressed archive. */
+  diffID: string;
+  /** Bytes of the uncompressed archive. */
+  size: number;
 }
 
 export interface PrepareOptions {

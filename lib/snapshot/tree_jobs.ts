@@ -2,18 +2,11 @@
 import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
 import { giveWorker, takeWorker } from "../base/worker_pool.ts";
 import { type ArchivePart, BlockCutter } from "../oci/tar_blocks.ts";
-import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
+import type { ApplyTarget } from "./apply_tree.ts";
 import { type DiffSource, diffTree } from "./diff_tree.ts";
 import { treeSize } from "./finish_tree.ts";
 import { isSmallTree } from "./small_tree.ts";
-import type { ApplyOptions } from "./snapshotter.ts";
-
-export interface LayerFile {
-  path: string;
-  offset: number;
-  /** Bytes. */
-  size: number;
-}
+import type { AppliedLayer, ApplyOptions, LayerFile } from "./snapshotter.ts";
 
 export type TreeJob =
   | { kind: "apply"; target: ApplyTarget; file?: LayerFile; maxBytes?: number }
@@ -21,13 +14,6 @@ export type TreeJob =
   | { kind: "size"; root: string }
   | { kind: "copy"; from: string; to: string }
   | { kind: "times"; from: string; to: string };
-
-export interface AppliedLayer extends ApplyResult {
-  /** "sha256:…" of the uncompressed archive. */
-  diffID: string;
-  /** Bytes of the uncompressed archive. */
-  size: number;
-}
 
 export interface JobResults {
   apply: AppliedLayer;

@@ -12,20 +12,16 @@ import { guarded, mountPoint, unmountFully } from "./mount_points.ts";
 import { type Entry, Records } from "./records.ts";
 import type {
   ActiveSnapshot,
+  AppliedLayer,
   ApplyOptions,
   CommitOptions,
   DiffOptions,
+  LayerFile,
   PrepareOptions,
   SnapshotInfo,
   Snapshotter,
 } from "./snapshotter.ts";
-import {
-  type AppliedLayer,
-  applyLayer,
-  diffLayer,
-  type LayerFile,
-  sizeOfTree,
-} from "./tree_jobs.ts";
+import { applyLayer, diffLayer, sizeOfTree } from "./tree_jobs.ts";
 
 export class TreeSnapshotter implements Snapshotter {
   readonly driver: string;

@@ -10,7 +10,8 @@ import { O } from "../sys/files.ts";
 import { applyError, LayerApplier } from "./apply_tree.ts";
 import { type DiffSource, diffTree } from "./diff_tree.ts";
 import { copyFolderTimes, copyTree, treeSize } from "./finish_tree.ts";
-import type { AppliedLayer, FromWorker, LayerFile, ToWorker, TreeJob } from "./tree_jobs.ts";
+import type { AppliedLayer, LayerFile } from "./snapshotter.ts";
+import type { FromWorker, ToWorker, TreeJob } from "./tree_jobs.ts";
 
 const scope = self as unknown as {
   postMessage(message: FromWorker, transfer?: Transferable[]): void;

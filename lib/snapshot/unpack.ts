@@ -9,8 +9,7 @@ import { removeTree } from "../base/fs.ts";
 import type { ResolvedImage } from "../oci/resolver.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import { unpackedTooLarge } from "../oci/unpack_limit.ts";
-import { type Snapshotter, UNPACKING } from "./snapshotter.ts";
-import type { LayerFile } from "./tree_jobs.ts";
+import { type LayerFile, type Snapshotter, UNPACKING } from "./snapshotter.ts";
 
 /** Name of the snapshot of an image without layers. */
 export const EMPTY_SNAPSHOT = "empty";

@@ -9,12 +9,13 @@ import { type DigestAlgorithm, parseDigest, verified } from "../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../oci/image.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
-import type { LookOptions, Upload } from "./content_store.ts";
+import type { LookOptions } from "./content_store.ts";
 import type { Damage } from "./damage.ts";
 import type { Guard } from "./gc/guard.ts";
 import { blobKey, repoKey } from "./keys.ts";
 import type { Manifests } from "./manifests.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
+import type { Upload } from "./upload.ts";
 import type { Uploads } from "./uploads.ts";
 
 /** Blobs up to this size are stored in one step: an upload takes several. */

@@ -2,7 +2,6 @@
  * The content-addressable store: digest rules once, above every {@linkcode ObjectStore}.
  * Key layout: DESIGN.md section 7. Interface only; `createContentStore` is in content.ts.
  */
-import type { RequestBody } from "../base/request_body.ts";
 import type {
   BlobBody,
   ByteRange,
@@ -13,26 +12,9 @@ import type {
 import type { DigestAlgorithm } from "../oci/digest.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { CallOptions } from "./object_store.ts";
+import type { PublishOptions } from "./publication.ts";
+import type { Upload } from "./upload.ts";
 import type { Upkeep } from "./upkeep.ts";
-
-export interface Upload {
-  readonly id: string;
-  readonly repository: string;
-  /** Bytes acknowledged so far. */
-  readonly offset: number;
-  /**
-   * Appends; resolves with the new offset once the bytes are durable. Where the body breaks off, the bytes that
-   * arrived are kept: the client asks for the offset and continues. Throws `range_invalid` where `at` is not
-   * the current offset, `size_invalid` where the body has more than `limit` bytes (the surplus is not kept).
-   */
-  append(
-    body: RequestBody,
-    options?: CallOptions & { at?: number; limit?: number },
-  ): Promise<number>;
-  /** Verifies and publishes. Throws `digest_invalid` on mismatch and drops the upload. */
-  commit(digest: Digest, options?: CallOptions): Promise<{ size: number }>;
-  abort(): Promise<void>;
-}
 
 /**
  * `probe`: a client asks before it pushes. A blob or manifest that is reported to it is kept for its push
@@ -40,17 +22,6 @@ export interface Upload {
  */
 export interface LookOptions extends CallOptions {
   probe?: boolean;
-}
-
-export interface PublishOptions extends CallOptions {
-  tags?: string[];
-  /** The digest that the bytes must have. */
-  digest?: Digest;
-  /**
-   * Accepts a manifest whose references are missing: a mirror fetches them when they are asked for. "indexes":
-   * only indexes, whose manifests may be elsewhere or never come; images must be whole. "all": images too.
-   */
-  sparse?: boolean | "indexes" | "all";
 }
 
 export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {

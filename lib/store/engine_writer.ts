@@ -1,8 +1,9 @@
 /** Pushes into a container engine that keeps images as registries do: the writing half of the ability `images`. */
 import type { ImageSink } from "../oci/image.ts";
 import type { Digest } from "../oci/types.ts";
-import type { ContentStore, PublishOptions } from "./content_store.ts";
+import type { ContentStore } from "./content_store.ts";
 import type { CallOptions } from "./object_store.ts";
+import type { PublishOptions } from "./publication.ts";
 
 /**
  * Repositories are those of this server's registry; `name` is the engine's name for one, with a registry and without

@@ -7,7 +7,6 @@ import type { ParsedManifest } from "../oci/manifest.ts";
 import { isTag } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
-import type { PublishOptions } from "./content_store.ts";
 import type { Guard, PublishStep } from "./gc/guard.ts";
 import {
   blobKey,
@@ -23,7 +22,12 @@ import { ReadCache } from "./lru.ts";
 import type { NameList } from "./name_index.ts";
 import { type ListOptions, StoreNames } from "./names.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
-import { checked, type ManifestRecord, type Publication } from "./publication.ts";
+import {
+  checked,
+  type ManifestRecord,
+  type Publication,
+  type PublishOptions,
+} from "./publication.ts";
 import { RecordPlaces } from "./record_places.ts";
 import { checkReferences, type ReferenceOptions } from "./references.ts";
 import { covers, NOTHING, type Standing, standing } from "./standing.ts";

@@ -4,8 +4,19 @@ import { digestOf, parseDigest } from "../oci/digest.ts";
 import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
 import { isTag } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
-import type { PublishOptions } from "./content_store.ts";
 import { blobKey, manifestKey } from "./keys.ts";
+import type { CallOptions } from "./object_store.ts";
+
+export interface PublishOptions extends CallOptions {
+  tags?: string[];
+  /** The digest that the bytes must have. */
+  digest?: Digest;
+  /**
+   * Accepts a manifest whose references are missing: a mirror fetches them when they are asked for. "indexes":
+   * only indexes, whose manifests may be elsewhere or never come; images must be whole. "all": images too.
+   */
+  sparse?: boolean | "indexes" | "all";
+}
 
 /** Stored under `manifests/<name>/<digest>`; the bytes are a blob. */
 export interface ManifestRecord {

@@ -2,7 +2,7 @@
 import { SvcError } from "../base/errors.ts";
 import type { ParsedManifest } from "../oci/manifest.ts";
 import type { Digest } from "../oci/types.ts";
-import type { PublishOptions } from "./content_store.ts";
+import type { PublishOptions } from "./publication.ts";
 
 /** Existence checks that run at once for one manifest. */
 const CHECKS = 16;

@@ -1,9 +1,9 @@
 /** What there is of a manifest, for whoever removes it. */
 import type { Digest } from "../oci/types.ts";
 import { manifestKey, referrerKey, tagKey } from "./keys.ts";
-import type { Manifests } from "./manifests.ts";
 import type { CallOptions } from "./object_store.ts";
 import type { ManifestRecord } from "./publication.ts";
+import type { RecordPlaces } from "./record_places.ts";
 
 export interface Standing {
   record?: ManifestRecord;
@@ -15,9 +15,22 @@ export interface Standing {
 
 export const NOTHING: Standing = { tags: new Map(), keys: [] };
 
+/** What is asked of the manifests. */
+interface Records {
+  places: RecordPlaces;
+  record(
+    repository: string,
+    digest: Digest,
+    call: CallOptions,
+  ): Promise<ManifestRecord | undefined>;
+  tags(repository: string, call: CallOptions): AsyncIterable<string>;
+  /** The digest that the tag names. */
+  tagged(repository: string, tag: string, call: CallOptions): Promise<string | undefined>;
+}
+
 /** `tags`: those that may name it; default all. `subject`: where the record is not there to tell it. */
 export async function standing(
-  manifests: Manifests,
+  manifests: Records,
   of: { repository: string; digest: Digest; subject?: Digest; tags?: Iterable<string> },
   call: CallOptions = {},
 ): Promise<Standing> {

@@ -9,11 +9,11 @@ import type { LentConnection, RequestBody } from "../base/request_body.ts";
 import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from "../oci/digest.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
-import type { Upload } from "./content_store.ts";
 import type { Damage } from "./damage.ts";
 import { blobKey } from "./keys.ts";
 import type { CallOptions, ObjectStore, UploadFile } from "./object_store.ts";
 import { pump } from "./pump.ts";
+import type { Upload } from "./upload.ts";
 
 /** Uploads that stay open (a file handle and a hash each); others are reopened when they continue. */
 const KEPT_OPEN = 128;

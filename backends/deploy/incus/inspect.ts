@@ -3,7 +3,7 @@ import { FROZEN, type Instance, RUNNING } from "../../../lib/incus/types.ts";
 import type { InstanceHealth, PublishedPort } from "../../../lib/api/deployment.ts";
 import type { RestartRule } from "../../../lib/deploy/restarts.ts";
 import type { Inspected } from "../shared/engine_api/inspect.ts";
-import { RESTART } from "./instance.ts";
+import { MOUNT_DEVICE, PORT_DEVICE, RESTART } from "./instance.ts";
 import { labelsOf } from "./place.ts";
 
 /** What Incus keeps no account of. */
@@ -21,10 +21,6 @@ export const isRunning = ({ status_code }: Pick<Instance, "status_code">) =>
 
 /** The policy of a rule by which svc starts it again. */
 const policyOf = (rule = "") => rule === "" ? "no" : (JSON.parse(rule) as RestartRule).policy;
-
-/** Host ports lead to instances through these devices. */
-export const PORT_DEVICE = "svc-port-";
-export const MOUNT_DEVICE = "svc-mount-";
 
 const LISTEN = /^(tcp|udp):(?:\[([^\]]+)\]|([^:]+)):(\d+)$/;
 

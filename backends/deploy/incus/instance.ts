@@ -11,7 +11,6 @@ import type { Devices } from "../../../lib/incus/types.ts";
 import type { RuntimeUser } from "../../../lib/runtime/user.ts";
 import type { ContainerRequest } from "../shared/engine_api/engine.ts";
 import { containerLabels } from "../shared/engine_api/labels.ts";
-import { MOUNT_DEVICE, PORT_DEVICE } from "./inspect.ts";
 import { longVariables, processOf } from "./entrypoint.ts";
 import { configOf, keyOf } from "./place.ts";
 
@@ -25,6 +24,10 @@ export const HALTED = keyOf("svc.halted");
 export const LONG_VARIABLES = keyOf("svc.environment");
 /** The number of the signal that asks it to end. */
 export const STOP_SIGNAL = keyOf("svc.stop-signal");
+
+/** Host ports lead to instances through these devices. */
+export const PORT_DEVICE = "svc-port-";
+export const MOUNT_DEVICE = "svc-mount-";
 
 /** The folder that an instance shares with its companion. Incus mounts memory over /run. */
 export const AGENTS = "/svc/agents";

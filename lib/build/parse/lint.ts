@@ -8,24 +8,10 @@ import type {
   Stage,
 } from "./ast.ts";
 import { lintFrom } from "./lint_from.ts";
+import type { LintInput, Seen } from "./lint_input.ts";
 import type { Linter } from "./lint_rules.ts";
 import { lintArg, lintStage, type StageFacts } from "./lint_stage.ts";
 import type { LogicalLine } from "./source.ts";
-
-/** An instruction with its text as written. */
-export interface Seen {
-  keyword: string;
-  instruction: FromInstruction | Instruction;
-  logical: LogicalLine;
-}
-
-export interface LintInput {
-  directives: Directives;
-  globalArgs: ArgInstruction[];
-  stages: Stage[];
-  seen: Seen[];
-  known?: KnownFacts;
-}
 
 /** Most variable names that stages hand on, over all stages. */
 const MOST_NAMES = 200_000;

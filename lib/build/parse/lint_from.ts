@@ -5,7 +5,7 @@ import { parsePlatform } from "../../oci/platform.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Stage } from "./ast.ts";
 import { expand, scopeOf, variablesOf } from "./expand.ts";
-import type { LintInput } from "./lint.ts";
+import type { LintInput } from "./lint_input.ts";
 import type { Linter } from "./lint_rules.ts";
 import { PLATFORM_ARGS, PROXY_ARGS } from "./predefined.ts";
 

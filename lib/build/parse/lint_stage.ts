@@ -10,7 +10,7 @@ import {
   type Stage,
 } from "./ast.ts";
 import { variablesOf } from "./expand.ts";
-import type { LintInput } from "./lint.ts";
+import type { LintInput } from "./lint_input.ts";
 import type { Linter } from "./lint_rules.ts";
 import { parsePorts } from "./ports.ts";
 import { PROXY_ARGS } from "./predefined.ts";

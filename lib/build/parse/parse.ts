@@ -12,7 +12,8 @@ import { parseDirectives } from "./directives.ts";
 import { parseInstruction } from "./instruction.ts";
 import { parseError } from "./line.ts";
 import { LIMITS, tooMuch } from "./limits.ts";
-import { lintFile, type Seen } from "./lint.ts";
+import { lintFile } from "./lint.ts";
+import type { Seen } from "./lint_input.ts";
 import { Linter } from "./lint_rules.ts";
 import { type LogicalLine, Source } from "./source.ts";
 

@@ -1,6 +1,7 @@
 /** What `up`, `create`, `run` and `scale` have in common: services made to run as the files say. */
 import { Semaphore } from "../../base/mutex.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { Connection } from "../../client/connection.ts";
 import { listDeployments } from "../../client/deployments.ts";
 import { remove } from "../../compose/down.ts";
 import { selected } from "../../compose/order.ts";
@@ -9,7 +10,7 @@ import { containersOf, type ServiceState } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
 import { filesOf, requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
-import { type Connection, isLocal } from "../connect.ts";
+import { isLocal } from "../connect.ts";
 import { Applier } from "./hold.ts";
 import { prepareImages } from "./images.ts";
 import type { ProjectInvocation } from "./open_project.ts";

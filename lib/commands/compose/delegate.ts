@@ -1,7 +1,7 @@
 /** One command of svc run by another: with words of its own, on the connection that is open. */
+import type { Connection } from "../../client/connection.ts";
 import { type AnyOption, loadOptions } from "../../config/load.ts";
 import type { Invocation } from "../command.ts";
-import type { Connection } from "../connect.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 
 export interface Delegated<T extends readonly AnyOption[]> {

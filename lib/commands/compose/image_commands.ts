@@ -1,11 +1,12 @@
 /** `svc compose build|pull|push [SERVICE…]`. */
 import { asSvcError } from "../../base/errors.ts";
+import type { Connection } from "../../client/connection.ts";
 import { selected } from "../../compose/order.ts";
 import type { Report } from "../../compose/steps.ts";
 import { imageOf } from "../../compose/subject.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Invocation } from "../command.ts";
-import { type Connection, openConnection } from "../connect.ts";
+import { openConnection } from "../connect.ts";
 import { errorLines } from "../dispatch.ts";
 import { PUSH_OPTIONS as PUSH } from "../transfer/options.ts";
 import { delegate } from "./delegate.ts";

@@ -1,12 +1,12 @@
 /** The images of a project's services: built, pulled and pushed as the files say. */
 import { join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { Connection } from "../../client/connection.ts";
 import { imageOf } from "../../compose/subject.ts";
 import type { LoadedProject } from "../../compose/project.ts";
 import type { Build, Service } from "../../compose/service.ts";
 import { refusal } from "../../compose/refusal.ts";
 import { parseReference } from "../../oci/reference.ts";
-import type { Connection } from "../connect.ts";
 import { BUILD_OPTIONS } from "../options.ts";
 import type { Reporter } from "../transfer/events.ts";
 import { PULL_OPTIONS } from "../transfer/options.ts";

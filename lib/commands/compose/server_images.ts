@@ -1,4 +1,5 @@
 /** What the server's registry tells of images. */
+import type { Connection } from "../../client/connection.ts";
 import { readImageConfig } from "../../oci/image_config.ts";
 import { parseReference } from "../../oci/reference.ts";
 import { parseManifest } from "../../oci/manifest.ts";
@@ -6,7 +7,6 @@ import type { ContainerConfig, ImageConfig } from "../../oci/types.ts";
 import type { Registries } from "../../transfer/registries.ts";
 import type { RemoteRegistry } from "../../remote/registry.ts";
 import type { Client } from "../../client/client.ts";
-import type { Connection } from "../connect.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 
 /** Bytes of an image's configuration, at most. */

@@ -1,6 +1,7 @@
 /** What the commands of `svc compose` have in common: the project, the connection, the progress. */
 import { SvcError } from "../../base/errors.ts";
 import type { Client } from "../../client/client.ts";
+import type { Connection } from "../../client/connection.ts";
 import {
   type Container,
   containersOf,
@@ -8,7 +9,7 @@ import {
   type ServiceState,
 } from "../../compose/state.ts";
 import { suggestion } from "../../base/nearest.ts";
-import { type Connection, openConnection } from "../connect.ts";
+import { openConnection } from "../connect.ts";
 import { type NamedProject, nameProject, type ProjectInvocation } from "./open_project.ts";
 
 export interface Session extends NamedProject {

@@ -3,9 +3,16 @@
  * size of the text, by its depth, and by how many values its aliases may stand for.
  */
 import { SvcError } from "../../base/errors.ts";
-import type { Place } from "../project.ts";
 import { isTimestamp, resolveScalar } from "./scalar.ts";
-import { isList, isMapping, type List, type Mapping, setPlace, type Value } from "./tree.ts";
+import {
+  isList,
+  isMapping,
+  type List,
+  type Mapping,
+  type Place,
+  setPlace,
+  type Value,
+} from "./tree.ts";
 
 type Yaml = typeof import("../../client/yaml.ts");
 type Node = import("yaml").Node;

@@ -2,7 +2,12 @@
  * The tree that Compose files are read into: YAML's values with the kinds that Compose tells apart (1 and 1.0),
  * and the place of each value, kept beside it so that files can be merged like plain data.
  */
-import type { Place } from "../project.ts";
+/** Where a value stands in a file. Lines begin with 1. */
+export interface Place {
+  /** The file as it was named, made absolute; "-" is standard input. */
+  file: string;
+  line: number;
+}
 
 /** A number with a point or an exponent in the file; a plain `number` or `bigint` is a whole one. */
 export class Float {

@@ -20,8 +20,8 @@ import { type NetworkMode, runtimeSpec } from "../../runtime/spec.ts";
 import { mount, MS, unmount } from "../../sys/mount.ts";
 import { isMounted } from "../../sys/mountinfo.ts";
 import type { Attachments } from "../backend.ts";
-import type { DeployCaps } from "../caps.ts";
-import type { AgentOptions, CaredFor, Roles } from "../caretakers.ts";
+import type { AgentOptions, DeployCaps } from "../caps.ts";
+import type { CaredFor, Roles } from "../caretakers.ts";
 import {
   type Accompanied,
   ATTACH_MS,

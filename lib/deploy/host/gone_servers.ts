@@ -6,7 +6,8 @@
 import { join } from "node:path";
 import { ensureDir, exists, readJson, writeFileAtomic } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
-import { type BridgeNetwork, bridgeNetwork, isBridgeOf } from "../../runtime/network.ts";
+import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
+import { bridgeNetwork, isBridgeOf } from "../../runtime/network.ts";
 import { PortRules } from "../../runtime/port_rules.ts";
 import { markedBridges } from "../../runtime/rule_tables.ts";
 import { ownSubnet6 } from "../../runtime/subnets6.ts";

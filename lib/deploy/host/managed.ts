@@ -1,6 +1,6 @@
 /** Volumes and networks of a host engine, as callers list, inspect and remove them. */
 import { SvcError } from "../../base/errors.ts";
-import type { BridgeNetwork } from "../../runtime/network.ts";
+import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
 import { gateway6Of } from "../../runtime/subnets6.ts";
 import type { ManagedAbility, NetworkStatus, VolumeStatus } from "../caps.ts";
 import type { Deployments } from "./deployments.ts";

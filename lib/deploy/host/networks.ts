@@ -3,13 +3,8 @@ import { SvcError } from "../../base/errors.ts";
 import { ensureDir, readJson, writeFileAtomic } from "../../base/fs.ts";
 import { Mutex } from "../../base/mutex.ts";
 import type { NetworkSpec } from "../../api/deploy_spec.ts";
-import {
-  type Addresses,
-  type BridgeNetwork,
-  bridgeNetwork,
-  BUILD_NETWORK,
-  hasBridge,
-} from "../../runtime/network.ts";
+import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
+import { type Addresses, bridgeNetwork, BUILD_NETWORK, hasBridge } from "../../runtime/network.ts";
 import { foreignRoute, hostRoutes } from "../../runtime/subnets.ts";
 import { ownSubnet6 } from "../../runtime/subnets6.ts";
 import { dirname } from "node:path";

@@ -1,13 +1,14 @@
 /** Records of a host's deployments. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
+import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
 import type { JsonRecords } from "../json_records.ts";
 import type { BaseRecord } from "../record.ts";
 import type { AttachedMount } from "../backend.ts";
 import type { Roles } from "../caretakers.ts";
 import type { ContainerPlan } from "../container_config.ts";
 import type { CniResult } from "../../runtime/cni.ts";
-import type { Addresses, BridgeNetwork } from "../../runtime/network.ts";
+import type { Addresses } from "../../runtime/network.ts";
 import type { ProcessIdentity } from "./engine.ts";
 
 export interface NetworkAttachment {

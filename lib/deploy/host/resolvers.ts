@@ -5,6 +5,7 @@
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { Logger } from "../../base/log.ts";
 import { Mutex } from "../../base/mutex.ts";
+import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
 import type { Forwarder } from "../../runtime/dns/forward.ts";
 import {
   type Question,
@@ -15,7 +16,6 @@ import {
 } from "../../runtime/dns/message.ts";
 import type { DnsServer } from "../../runtime/dns/server.ts";
 import { gatewayOf } from "../../runtime/bridge_rules.ts";
-import type { BridgeNetwork } from "../../runtime/network.ts";
 import { parseAddress6 } from "../../base/address6.ts";
 import { inSubnet6, parseSubnet6 } from "../../runtime/subnets6.ts";
 import { resolvConf } from "./host_files.ts";

@@ -6,9 +6,10 @@ import { join } from "node:path";
 import { ensureDir } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
 import { Mutex } from "../../base/mutex.ts";
+import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
 import { makeEndpoint, removeEndpoint } from "../../runtime/endpoints.ts";
 import { hasNetns } from "../../runtime/netns.ts";
-import { type BridgeDriver, type BridgeNetwork, bridgeNetwork } from "../../runtime/network.ts";
+import { type BridgeDriver, bridgeNetwork } from "../../runtime/network.ts";
 import type { InstanceRecord, NetworkAttachment, NetworkChoice } from "./record.ts";
 
 /** Milliseconds between the last deploy and the preparation for the next. */

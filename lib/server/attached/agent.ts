@@ -2,7 +2,7 @@
 import type { Found } from "../../api/build_session.ts";
 import { fromProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
-import type { AgentConnect } from "../../deploy/caretakers.ts";
+import type { AgentConnect } from "../../deploy/caps.ts";
 import type { Attached } from "../../wire/attached/session.ts";
 import { LineReader } from "../../wire/lines.ts";
 

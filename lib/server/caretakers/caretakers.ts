@@ -2,13 +2,8 @@
 import type { AgentSocketLine, DialFields, Opened } from "../../api/caretaker.ts";
 import { fromProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
-import type {
-  AgentConnect,
-  CaredFor,
-  Caretakers,
-  ForwardedAgent,
-  Roles,
-} from "../../deploy/caretakers.ts";
+import type { AgentConnect, ForwardedAgent } from "../../deploy/caps.ts";
+import type { CaredFor, Caretakers, Roles } from "../../deploy/caretakers.ts";
 import { type Attached, isLost } from "../../wire/attached/session.ts";
 import { datagrams } from "../../wire/datagrams.ts";
 import type { Duplex } from "../../wire/duplex.ts";

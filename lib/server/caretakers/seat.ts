@@ -2,7 +2,8 @@
 import type { AgentFields, CaretakerReport } from "../../api/caretaker.ts";
 import { fromProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
-import type { AgentConnect, CaredFor } from "../../deploy/caretakers.ts";
+import type { AgentConnect } from "../../deploy/caps.ts";
+import type { CaredFor } from "../../deploy/caretakers.ts";
 import type { Attached, Fields } from "../../wire/attached/session.ts";
 import { LineReader } from "../../wire/lines.ts";
 import { relay } from "../../wire/relay.ts";

@@ -3,6 +3,7 @@ import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spe
 import { parseDuration } from "../../../../lib/base/duration.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
 import { SHARED } from "./docker_companions.ts";
+import type { RestartPolicy } from "./inspect.ts";
 import { attachedLabel, containerLabels } from "./labels.ts";
 import type { ContainerRequest } from "./engine.ts";
 import { probeTimes } from "./probes.ts";
@@ -40,12 +41,6 @@ function health(check: HealthcheckSpec | undefined, { api, probed }: DockerReque
 
 /** Docker 25 and later. */
 export const knowsStartInterval = (api: string) => compareVersions(api, "1.44") >= 0;
-
-/** How many times, and when, the engine starts a container again. */
-export interface RestartPolicy {
-  Name: string;
-  MaximumRetryCount?: number;
-}
 
 export function restartPolicy({ restart, restartMaxAttempts }: DeploySpec): RestartPolicy {
   return {

@@ -4,13 +4,9 @@ import { sleep } from "../../../../lib/base/sleep.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { daemonStatus, isGone } from "../../../../lib/docker/errors.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
-import {
-  containerBody,
-  type DockerRequest,
-  endpointConfig,
-  type RestartPolicy,
-} from "./container.ts";
+import { containerBody, type DockerRequest, endpointConfig } from "./container.ts";
 import type { CompanionCalls, ContainerCalls, ContainerRequest } from "./engine.ts";
+import type { RestartPolicy } from "./inspect.ts";
 import { instanceId } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
 

@@ -9,9 +9,8 @@ import type { CaredFor } from "../../../../lib/deploy/caretakers.ts";
 import type { HostPaths } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import type { DeployedParts } from "./abilities/parts.ts";
-import type { RestartPolicy } from "./container.ts";
 import type { EngineImage, FindOptions } from "./images.ts";
-import type { Inspected } from "./inspect.ts";
+import type { Inspected, RestartPolicy } from "./inspect.ts";
 import type { Attachments, EngineNetworks } from "./networks.ts";
 import type { EngineWatch } from "./watch.ts";
 

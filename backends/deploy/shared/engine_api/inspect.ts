@@ -5,7 +5,6 @@ import type {
   InstanceStatus,
   PublishedPort,
 } from "../../../../lib/api/deployment.ts";
-import type { RestartPolicy } from "./container.ts";
 import { type EngineRecord, instanceId, type InstanceRecord } from "./record.ts";
 
 interface AttachedNetwork {
@@ -13,6 +12,12 @@ interface AttachedNetwork {
   IPAddress: string;
   GlobalIPv6Address?: string;
   MacAddress?: string;
+}
+
+/** How many times, and when, the engine starts a container again. */
+export interface RestartPolicy {
+  Name: string;
+  MaximumRetryCount?: number;
 }
 
 /** The used part of the answer to `/containers/ID/json`. */

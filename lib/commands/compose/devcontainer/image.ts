@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { SvcError } from "../../../base/errors.ts";
 import { removeUnpacked } from "../../../base/fs.ts";
 import { join } from "../../../base/path.ts";
+import type { Connection } from "../../../client/connection.ts";
 import {
   entriesOf,
   entryOf,
@@ -14,7 +15,6 @@ import type { Devcontainer } from "../../../compose/devcontainer/read.ts";
 import { LABELS } from "../../../compose/names.ts";
 import type { LoadedProject } from "../../../compose/project.ts";
 import type { Service } from "../../../compose/service.ts";
-import type { Connection } from "../../connect.ts";
 import { loadFrom, loadOptionsOf, type ProjectInvocation } from "../open_project.ts";
 import { registriesOf } from "../server_images.ts";
 import { type Base, baseOf } from "./base.ts";
