@@ -11,7 +11,6 @@ import { lintFrom } from "./lint_from.ts";
 import type { LintInput, Seen } from "./lint_input.ts";
 import type { Linter } from "./lint_rules.ts";
 import { lintArg, lintStage, type StageFacts } from "./lint_stage.ts";
-import type { LogicalLine } from "./source.ts";
 
 /** Most variable names that stages hand on, over all stages. */
 const MOST_NAMES = 200_000;
