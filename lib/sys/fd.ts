@@ -147,3 +147,6 @@ export function tryLock(path: string): Disposable | undefined {
   }
   return { [Symbol.dispose]: () => close(fd) };
 }
+
+/** A path to the file behind a descriptor, whatever its name is by now. */
+export const procPath = (fd: number): string => `/proc/self/fd/${fd}`;

@@ -2,9 +2,9 @@
 import { ERRNO, FileError, type Later } from "../files/node.ts";
 import { answerLock } from "../ninep/locks.ts";
 import { READ_HEADER, type Reader, type Writer } from "../ninep/messages.ts";
-import type { Session } from "../ninep/server.ts";
 import type { Guarded } from "./guards.ts";
 import { BLOCK, putVersion, readProofs, readSize, type Version, VERSION_SIZE } from "./protocol.ts";
+import type { Session } from "../ninep/session.ts";
 
 type Work = (file: Guarded) => Later<Version>;
 

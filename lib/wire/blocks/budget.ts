@@ -1,8 +1,16 @@
 /** Bounds the blocks of all files of a mount: the one that was not used for the longest time goes first. */
-import type { Block } from "./kept_file.ts";
 
 /** Blocks of 64 KiB: 128 MiB. */
 const MOST = 2048;
+
+export interface Block {
+  readonly index: number;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Bits of the parts that are known. Behind the file's end they are zero. */
+  known: number;
+  /** The count of the last write to each part. */
+  readonly wrote: number[];
+}
 
 export class BlockBudget {
   /** In the order of their last use. */

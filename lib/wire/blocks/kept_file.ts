@@ -6,7 +6,7 @@
  * was asked for: it never replaces what was written since.
  */
 import type { FileTime, NodeStat } from "../files/node.ts";
-import type { BlockBudget } from "./budget.ts";
+import type { Block, BlockBudget } from "./budget.ts";
 import { Carriers } from "./carriers.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
 
@@ -19,15 +19,6 @@ const FIRST = 4;
 export const PART = 4096;
 const PARTS = 16;
 export const BLOCK_SIZE = PART * PARTS;
-
-export interface Block {
-  readonly index: number;
-  readonly bytes: Uint8Array<ArrayBuffer>;
-  /** Bits of the parts that are known. Behind the file's end they are zero. */
-  known: number;
-  /** The count of the last write to each part. */
-  readonly wrote: number[];
-}
 
 /** When the caller was asked, for {@linkcode KeptFile.accept} and {@linkcode KeptFile.fill}. */
 export interface Asked {

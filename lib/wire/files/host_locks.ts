@@ -2,9 +2,9 @@
  * Byte-range locks that other processes of this machine see too. The kernel has locks of a process and locks of
  * an open file. A client's process is neither, so it gets an open file of its own for each file that it locks.
  */
+import { procPath } from "../../sys/fd.ts";
 import { callHere, tryCall } from "../../sys/system_call.ts";
 import { O } from "../../sys/files.ts";
-import { type HostTree, procPath } from "./host_tree.ts";
 import { ERRNO, FileError, type FileLock } from "./node.ts";
 
 /** Commands of fcntl(2) for locks of an open file. */
@@ -40,11 +40,20 @@ interface Held {
   users: Set<object>;
 }
 
+/** Opens the files that locks are held on. */
+interface Opener {
+  open(at: number, path: string, flags: number): Promise<number>;
+  close(fd: number): void;
+}
+
 export class HostLocks {
+  readonly #opener: Opener;
   /** Keyed by file and owner. */
   #held = new Map<string, Held>();
 
-  constructor(readonly tree: HostTree) {}
+  constructor(opener: Opener) {
+    this.#opener = opener;
+  }
 
   /**
    * Sets a lock. `file` is the client's open file, `fd` its descriptor. False where another owner holds a lock.
@@ -111,15 +120,15 @@ export class HostLocks {
   #drop(key: string): void {
     const held = this.#held.get(key);
     this.#held.delete(key);
-    held?.fd.then((fd) => this.tree.close(fd), () => {/* it was not opened */});
+    held?.fd.then((fd) => this.#opener.close(fd), () => {/* it was not opened */});
   }
 
   #of(key: string, fd: number): Held {
     const known = this.#held.get(key);
     if (known) return known;
     // A lock for writing needs a file that is open for writing.
-    const opened = this.tree.open(-1, procPath(fd), O.RDWR | O.NONBLOCK)
-      .catch(() => this.tree.open(-1, procPath(fd), O.RDONLY | O.NONBLOCK));
+    const opened = this.#opener.open(-1, procPath(fd), O.RDWR | O.NONBLOCK)
+      .catch(() => this.#opener.open(-1, procPath(fd), O.RDONLY | O.NONBLOCK));
     const held = { fd: opened, users: new Set<object>() };
     this.#held.set(key, held);
     opened.catch(() => this.#held.delete(key));

@@ -5,12 +5,13 @@
  */
 import { decodeRaw } from "../../base/raw_string.ts";
 import { type DescriptorStat, statDescriptor } from "../../sys/entry_stat.ts";
+import { procPath } from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
 import type { FolderNews } from "../../sys/inotify.ts";
 import { type Bytes, callElsewhere, callHere, cbytes, tryCall } from "../../sys/system_call.ts";
 import { type Entries, HostFile, HostFolder } from "./host_file.ts";
 import { watchHostFolder } from "./host_watch.ts";
-import { type HostOptions, HostTree, procPath } from "./host_tree.ts";
+import { type HostOptions, HostTree } from "./host_tree.ts";
 import {
   asksToWrite,
   type Changes,

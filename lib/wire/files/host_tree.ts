@@ -40,9 +40,6 @@ function limit(): number {
 /** Descriptors that files of all exports may hold together, by the process's own limit. */
 const mostDescriptors = (): number => most ??= Math.floor(limit() * SHARE);
 
-/** A path to the file behind a descriptor, whatever its name is by now. */
-export const procPath = (fd: number): string => `/proc/self/fd/${fd}`;
-
 const CLOEXEC = O.CLOEXEC;
 const NAME = { uid: 0, gid: 0 } as const;
 

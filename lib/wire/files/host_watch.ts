@@ -1,10 +1,11 @@
 /** Folders of this machine that are watched. */
 import { type DescriptorStat, statBelow, statDescriptor } from "../../sys/entry_stat.ts";
+import { procPath } from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
 import { type FolderNews, watchFolder } from "../../sys/inotify.ts";
 import { tryCall } from "../../sys/system_call.ts";
 import { decodeRaw } from "../../base/raw_string.ts";
-import { type HostTree, procPath } from "./host_tree.ts";
+import { type HostTree } from "./host_tree.ts";
 import { ERRNO, FileError, type KnownEntry, type NodeStat, type WatchedFolder } from "./node.ts";
 
 /** File systems that others change too, which this machine's kernel is not told of: NFS, SMB, FUSE, 9P, Ceph, AFS. */

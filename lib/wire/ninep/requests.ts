@@ -26,7 +26,7 @@ import {
   T,
   type Writer,
 } from "./messages.ts";
-import type { Session } from "./server.ts";
+import type { Session } from "./session.ts";
 import { after, answerWalk, putQid } from "./walk.ts";
 import { addToXattr, answerXattrCreate, answerXattrWalk, commitXattr } from "./xattrs.ts";
 

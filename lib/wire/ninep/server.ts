@@ -11,6 +11,7 @@ import { asFileError, type FileNode, type Later } from "../files/node.ts";
 import { Telling } from "../known/telling.ts";
 import { Fids } from "./fids.ts";
 import { answer } from "./requests.ts";
+import type { Session } from "./session.ts";
 import {
   join,
   MessageReader,
@@ -56,19 +57,6 @@ export interface ServeOptions {
 export interface ServedState extends Pick<Session, "fids" | "msize" | "own"> {
   /** The first bytes of the next message. */
   rest: Uint8Array;
-}
-
-/** The state that a connection's requests share. */
-export interface Session {
-  readonly exports: ReadonlyMap<string, FileNode>;
-  readonly fids: Fids;
-  /** Negotiated bytes of a message; 0 before. */
-  msize: number;
-  /** The client speaks {@linkcode OWN_VERSION}. */
-  own: boolean;
-  onRead?: (bytes: number) => void;
-  /** The folders that the client is told of. */
-  readonly telling: Telling;
 }
 
 class Connection {

@@ -4,7 +4,7 @@
 import { ERRNO, FileError, type FileNode, type Later, type NodeKind } from "../files/node.ts";
 import { Fid, SharedNode } from "./fids.ts";
 import { MAX_WALK, QID, type Reader, type Writer } from "./messages.ts";
-import type { Session } from "./server.ts";
+import type { Session } from "./session.ts";
 
 const QID_TYPES: Record<NodeKind, number> = {
   file: QID.FILE,

@@ -3,7 +3,7 @@ import { encodeRaw } from "../../base/raw_string.ts";
 import { ERRNO, FileError, type Later, MAX_XATTR, writerOf } from "../files/node.ts";
 import { Fid, type SharedNode } from "./fids.ts";
 import type { Reader, Writer } from "./messages.ts";
-import type { Session } from "./server.ts";
+import type { Session } from "./session.ts";
 
 const none = () => new FileError(ERRNO.EOPNOTSUPP, "there are no attributes");
 
