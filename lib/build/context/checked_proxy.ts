@@ -7,7 +7,7 @@ import { SvcError } from "../../base/errors.ts";
 import { isIP } from "node:net";
 import { lastWords } from "../../remote/transport.ts";
 import { nearAddress } from "../../base/near_address.ts";
-import { isOwnBridge } from "../../runtime/network.ts";
+import { ownAddresses } from "../../runtime/own_addresses.ts";
 import { type Upstream, upstreamOf } from "./upstream_proxy.ts";
 
 /** Bytes of a request's head, at most. */
@@ -20,10 +20,6 @@ const systemResolve: Resolve = async (host) => {
   const { lookup } = await import("node:dns/promises");
   return (await lookup(host, { all: true })).map(({ address }) => address);
 };
-
-/** The addresses of all interfaces now; for the bridges of builds and workloads, their whole networks. */
-const ownAddresses = (): string[] =>
-  Deno.networkInterfaces().map(({ name, address, cidr }) => isOwnBridge(name) ? cidr : address);
 
 export interface CheckOptions {
   signal: AbortSignal;

@@ -7,6 +7,7 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { DEFAULT_EGRESS_PORT, type EgressMode, isRelayed, routesOf } from "../../api/egress.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { nearAddress } from "../../base/near_address.ts";
 import type { EgressAbility } from "../../deploy/caps.ts";
 import type { WorkloadNamespace, WorkloadNamespaces } from "../../deploy/namespaces.ts";
 import { privilegesOf } from "../../deploy/privileges.ts";
@@ -23,10 +24,10 @@ import {
 } from "../../egress/relay.ts";
 import { dialledByCaller, streamFields } from "../../egress/stream.ts";
 import { egressVariables } from "../../egress/variables.ts";
+import { ownAddresses } from "../../runtime/own_addresses.ts";
 import { withinNetns } from "../../sys/netns.ts";
 import type { SessionCallers } from "../../wire/attached/callers.ts";
 import { dialDirect } from "../../wire/socks5/direct.ts";
-import { ownAddresses } from "./own_addresses.ts";
 import { transparentListener } from "./transparent.ts";
 
 export interface ServerEgressOptions {
@@ -56,7 +57,10 @@ export class ServerEgress implements DeployService, AsyncDisposable {
     const { config, namespaces, log } = options;
     this.#options = options;
     const { egressPolicy: permitted = [] } = config;
-    const policy = gatewayPolicy(permitted, ownAddresses);
+    const policy = gatewayPolicy(
+      permitted,
+      (address) => nearAddress(address, ownAddresses()) !== undefined,
+    );
     if (config.egressGateway) {
       this.#gateway = policy;
       if (permitted.length === 0) {
