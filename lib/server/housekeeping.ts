@@ -10,10 +10,10 @@ import { scheduleGc } from "./gc_schedule.ts";
 /** Uploads that nobody touched for this long are dropped. */
 const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
 const EXPIRY_MS = 3_600_000;
-const GIVE_BACK_MS = 10_000;
+export const GIVE_BACK_MS = 10_000;
 
 export interface HousekeepingOptions {
-  config: SettingsOf<[typeof GC]>;
+  config: Pick<SettingsOf<[typeof GC]>, "gcInterval" | "storageScrub">;
   /** Drops uploads that nobody touched for so many milliseconds. */
   expireUploads: (idleMs: number) => Promise<unknown>;
   upkeep: Pick<Upkeep, "collect" | "scrub">;

@@ -1,7 +1,10 @@
 /** Dockerfiles that would stop a server that planned on its event loop. */
 import assert from "node:assert/strict";
 import { longestTurn } from "../../../test/fixtures/cpu_time.ts";
+import { holdTimers } from "../../../test/fixtures/held_timers.ts";
+import { eventually } from "../../../test/waits.ts";
 import { SvcError } from "../../base/errors.ts";
+import { WORKER_IDLE_MS } from "../../base/worker_pool.ts";
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import type { PlanJob } from "./plan_wire.ts";
 import type { BuildPlan } from "./graph.ts";
@@ -64,6 +67,27 @@ Deno.test("a plan made in a Worker is complete: images, trees, one file system f
   assert.equal(result.root, result.vertices.at(-1));
   assert.equal(result.history.at(-1)!.vertex, result.root);
 });
+
+/** Threads of Workers: Deno names them so. */
+const workers = () =>
+  [...Deno.readDirSync("/proc/self/task")].filter(({ name }) =>
+    Deno.readTextFileSync(`/proc/self/task/${name}/comm`).startsWith("worker-")
+  ).length;
+
+Deno.test({
+  name: "the Worker that plans waits for the next plan for a while, and then ends",
+  ignore: Deno.build.os !== "linux",
+  fn: workerEnds,
+});
+
+async function workerEnds() {
+  using timers = holdTimers(WORKER_IDLE_MS);
+  using planners = new Planners();
+  await plan(planners, "FROM base");
+  assert.equal(workers(), 1);
+  assert.equal(timers.fire(), 1);
+  await eventually("it has ended", () => workers() === 0);
+}
 
 Deno.test("what a plan fails with is what it would fail with here", async () => {
   using planners = new Planners();

@@ -1,12 +1,20 @@
 import assert from "node:assert/strict";
-import { memoryTrimmer } from "./memory.ts";
+import { holdTimers } from "../../test/fixtures/held_timers.ts";
+import { GIVE_BACK_MS, startHousekeeping } from "./housekeeping.ts";
 
 const PIECE = 64 * 1024;
 
 Deno.test({
-  name: "memory that was freed below a piece in use is given back",
+  name: "memory that was freed below a piece in use is given back now and then",
   ignore: Deno.build.os !== "linux",
-  fn() {
+  async fn() {
+    using timers = holdTimers(GIVE_BACK_MS);
+    await using _housekeeping = startHousekeeping({
+      config: { gcInterval: undefined, storageScrub: undefined },
+      expireUploads: () => Promise.resolve(),
+      upkeep: {} as never,
+      log: {} as never,
+    });
     const library = Deno.dlopen("libc.so.6", {
       malloc: { parameters: ["usize"], result: "pointer" },
       memset: { parameters: ["pointer", "i32", "usize"], result: "pointer" },
@@ -19,9 +27,8 @@ Deno.test({
     );
     const last = pieces.pop()!;
     for (const piece of pieces) free(piece);
-    const giveBack = memoryTrimmer()!;
     const before = Deno.memoryUsage().rss;
-    giveBack();
+    timers.fire();
     const given = before - Deno.memoryUsage().rss;
     free(last);
     library.close();
