@@ -7,7 +7,12 @@ export interface RuleOptions {
   resolver?: boolean;
   /** The filter table drops what crosses a bridge. */
   filtered?: boolean;
+  /** Bridges of other engines: `engineBridges`. */
+  beyond?: readonly string[];
 }
+
+/** How purposes of rules about other engines' bridges begin. */
+export const BEYOND = "beyond-";
 
 /** The comment of a network's rule. */
 export const markOf = (bridge: string, purpose: string) => `svc:${bridge}:${purpose}`;
@@ -23,12 +28,16 @@ export const ruleOn =
   });
 
 /** What keeps networks apart, of either family: packets are dropped in the mangle table. */
-export function dropsOf(network: BridgeNetwork): Rule[] {
+export function dropsOf(
+  network: BridgeNetwork,
+  { beyond = [] }: Pick<RuleOptions, "beyond">,
+): Rule[] {
   const { bridge, internal, walled, apart } = network;
   const rule = ruleOn(network);
   const drop = (purpose: string, match: string) => rule("mangle", purpose, `${match} -j DROP`);
   const into = `FORWARD ! -i ${bridge} -o ${bridge}`;
   const unasked = "-m conntrack ! --ctstate RELATED,ESTABLISHED";
+  const unpublished = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT";
   return [
     ...(apart ? [drop("among", `FORWARD -i ${bridge} -o ${bridge}`)] : []),
     ...(internal
@@ -40,7 +49,13 @@ export function dropsOf(network: BridgeNetwork): Rule[] {
         drop("host", `INPUT -i ${bridge} ${unasked}`),
       ]
       // Other networks and machines reach its published ports alone, whatever routes they have.
-      : [drop("unpublished", `${into} -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT`)]),
+      : [
+        drop("unpublished", `${into} ${unpublished}`),
+        // What is let through below would reach all ports of containers that an engine's own rules drop later.
+        ...beyond.map((to) =>
+          drop(`${BEYOND}${to}`, `FORWARD -i ${bridge} -o ${to} ${unpublished}`)
+        ),
+      ]),
     ...(walled
       ? [
         drop("wall-out", `FORWARD -i ${bridge} ! -o ${bridge} ${unasked}`),

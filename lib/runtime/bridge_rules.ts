@@ -7,9 +7,10 @@
  * bridge, the network's own traffic is let through first.
  */
 import { Mutex } from "../base/mutex.ts";
-import { dropsOf, markOf, ruleOn, type RuleOptions, throughOf } from "./bridge_apart.ts";
+import { BEYOND, dropsOf, markOf, ruleOn, type RuleOptions, throughOf } from "./bridge_apart.ts";
 import type { BridgeNetwork } from "./bridge_network.ts";
 import { rules6Of } from "./bridge_rules6.ts";
+import { engineBridges } from "./engine_bridges.ts";
 import {
   applyRules,
   type Family,
@@ -24,7 +25,8 @@ import {
 /** The host's address on a bridge. */
 export const gatewayOf = ({ subnet }: BridgeNetwork): string => subnet.replace(/0\/24$/, "1");
 
-function rulesOf(network: BridgeNetwork, { resolver, filtered }: RuleOptions): Rule[] {
+function rulesOf(network: BridgeNetwork, options: RuleOptions): Rule[] {
+  const { resolver, filtered } = options;
   const { bridge, subnet, internal, walled } = network;
   const rule = ruleOn(network);
   const ask = (table: "mangle" | "filter", protocol: string): Rule =>
@@ -50,7 +52,7 @@ function rulesOf(network: BridgeNetwork, { resolver, filtered }: RuleOptions): R
     rule("raw", "guard", `PREROUTING -i ${bridge} -d 127.0.0.0/8 -j DROP`),
     // A packet from the bridge with a source outside its network is forged.
     rule("mangle", "source", `PREROUTING -i ${bridge} ! -s ${subnet} -j DROP`),
-    ...dropsOf(network),
+    ...dropsOf(network, options),
     ...(internal && resolver ? [ask("mangle", "udp"), ask("mangle", "tcp")] : []),
     ...(resolver && !walled ? [ask("filter", "udp"), ask("filter", "tcp")] : []),
     ...(filtered ? throughOf(network) : []),
@@ -64,19 +66,30 @@ const familyRules = (family: Family, network: BridgeNetwork, options: RuleOption
 export function missingRules(
   tables: Tables,
   network: BridgeNetwork,
-  { resolver, family = 4 }: { resolver?: boolean; family?: Family } = {},
+  { family = 4, ...options }: Omit<RuleOptions, "filtered"> & { family?: Family } = {},
 ): string {
   const filtered = forwardingFiltered(tables);
-  return missingOf(tables, familyRules(family, network, { resolver, filtered }));
+  return missingOf(tables, familyRules(family, network, { ...options, filtered }));
 }
 
-/** Input for iptables-restore that removes rules of internal networks from other ones, and the reverse. */
-export function staleRules(tables: Tables, network: BridgeNetwork, family: Family = 4): string {
+/**
+ * Input for iptables-restore that removes rules of internal networks from other ones, and the reverse, and rules about
+ * bridges that are gone.
+ */
+export function staleRules(
+  tables: Tables,
+  network: BridgeNetwork,
+  { family = 4, beyond }: Pick<RuleOptions, "beyond"> & { family?: Family } = {},
+): string {
   const marks = (one: BridgeNetwork) =>
-    familyRules(family, one, { resolver: true }).map(({ mark }) => mark);
+    familyRules(family, one, { resolver: true, beyond }).map(({ mark }) => mark);
   const wanted = new Set(marks(network));
   const other = new Set(marks({ ...network, internal: !network.internal }));
-  return removal(tables, (mark) => other.has(mark) && !wanted.has(mark));
+  const ours = markOf(network.bridge, BEYOND);
+  return removal(
+    tables,
+    (mark) => (other.has(mark) || mark.startsWith(ours)) && !wanted.has(mark),
+  );
 }
 
 /** Input for iptables-restore that removes all rules of a network. */
@@ -118,9 +131,10 @@ export class BridgeRules {
 
   async #ensure(family: Family, network: BridgeNetwork, signal?: AbortSignal): Promise<void> {
     const tables = await readTables(family, { signal });
-    const missing = missingRules(tables, network, { ...this.#options, family });
+    const beyond = engineBridges(Deno.networkInterfaces().map(({ name }) => name));
+    const missing = missingRules(tables, network, { ...this.#options, family, beyond });
     await applyRules(family, missing, SET_UP);
-    await applyRules(family, staleRules(tables, network, family), SET_UP);
+    await applyRules(family, staleRules(tables, network, { family, beyond }), SET_UP);
   }
 
   /** Idempotent. `both`: it may have rules of IPv6 too. */

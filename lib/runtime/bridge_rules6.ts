@@ -10,7 +10,7 @@ import type { Rule } from "./rule_tables.ts";
 /** Neighbour solicitation and advertisement (RFC 4861 sections 4.3 and 4.4). */
 const NEIGHBOURS = [135, 136];
 
-export function rules6Of(network: BridgeNetwork, { filtered }: RuleOptions): Rule[] {
+export function rules6Of(network: BridgeNetwork, options: RuleOptions): Rule[] {
   const { bridge, subnet6, internal, walled } = network;
   if (!subnet6) return [];
   const rule = ruleOn(network);
@@ -32,10 +32,10 @@ export function rules6Of(network: BridgeNetwork, { filtered }: RuleOptions): Rul
     // Link-local addresses are foreign too: nobody reaches the host's services by them.
     rule("mangle", "source", `PREROUTING -i ${bridge} ! -s ${subnet6} -j DROP`),
     ...neighbours("PREROUTING", "near"),
-    ...dropsOf(network),
+    ...dropsOf(network, options),
     // These are no connections, so that the rule for answers does not know them.
     ...(internal ? neighbours("INPUT", "host-near") : []),
     ...(walled ? neighbours("INPUT", "wall-near") : []),
-    ...(filtered ? throughOf(network) : []),
+    ...(options.filtered ? throughOf(network) : []),
   ];
 }

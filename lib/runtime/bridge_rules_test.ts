@@ -133,7 +133,28 @@ Deno.test("IPv6: networks are as far apart, neighbours are found, and routers ar
   assert.match(internal, /^-I INPUT .*svc1:host-near-135 .* -j ACCEPT$/m);
   assert.match(internal, /^-A INPUT .*svc1:host -i svc1 .*-j DROP$/m);
   assert.match(
-    staleRules(parseTables(internal.replaceAll("-I ", "-A ")), six, 6),
+    staleRules(parseTables(internal.replaceAll("-I ", "-A ")), six, { family: 6 }),
     /-D INPUT .*host-near/,
   );
+});
+
+Deno.test("networks of other engines are reached by published ports alone; rules about bridges that are gone go", () => {
+  const beyond = ["docker+", "br-0a1b2c3d4e5f"];
+  for (const family of [4, 6] as const) {
+    const six = { ...network, subnet6: "fd00:0:0:1::/64" };
+    const all = missingRules(new Map(), six, { family, beyond });
+    for (const to of beyond) {
+      assert.ok(all.includes(
+        `-A FORWARD -m comment --comment svc:svc1:beyond-${to} -i svc1 -o ${to} ` +
+          "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP\n",
+      ));
+    }
+    const saved = parseTables(all);
+    assert.equal(missingRules(saved, six, { family, beyond }), "");
+    assert.equal(staleRules(saved, six, { family, beyond }), "");
+    assert.match(
+      staleRules(saved, six, { family, beyond: ["docker+"] }),
+      /^\*mangle\n-D .*beyond-br-0a1b2c3d4e5f .*\nCOMMIT\n$/,
+    );
+  }
 });

@@ -67,6 +67,13 @@ e2eTest(
         await ok(server, ["exec", "web", "--", "sh", "-c", get(gateway, server.port, path)]);
       assert.match(await asks("/.svc/v1/deployments"), /403 .*own builds and workloads/s);
       assert.match(await asks("/v2/"), /200 OK/);
+      const [address] = (await ok(server, ["exec", "web", "hostname", "-i"])).split(/\s/);
+      await Deno.writeTextFile(
+        join(context, "Dockerfile"),
+        `FROM base:1\nRUN echo | nc -w 1 ${address} 8080 && echo it is reached || echo it is apart\n`,
+      );
+      const step = await server.svc(["build", "--progress", "plain", "-t", "step:1", context]);
+      assert.match(step.stderr, /^#\d+ [\d.]+ it is apart$/m);
 
       for (let round = 2; round < 7; round++) {
         const deploy = server.svc(["deploy", "-f", "-"], { stdin: spec(String(round)) });
