@@ -208,3 +208,33 @@ Deno.test("a tag that a dead remover condemned is moved, and removed", async () 
   assert.equal(await copies(), 0);
   assert.equal(await store.deleteManifest("app", "v1"), false);
 });
+
+Deno.test("a tag that a manifest got while its delete began is condemned too: a push that moves it keeps it", async () => {
+  const objects = openMemStore();
+  const store = createContentStore(wrapStore(objects, { exclusive: false }), {
+    log: silent,
+    patienceMs: 5,
+  });
+  const done = { tagged: false, moved: false };
+  const remover = createContentStore(
+    wrapStore(objects, {
+      exclusive: false,
+      before: async ({ name, key }) => {
+        if (name === "put" && key.startsWith("condemned/") && !done.tagged) {
+          done.tagged = true;
+          await pushImage(store, "app", base, ["late"]);
+        }
+        if (name === "delete" && key === "tags/app/late" && !done.moved) {
+          done.moved = true;
+          await pushImage(store, "app", other, ["late"]);
+        }
+      },
+    }),
+    { log: silent, patienceMs: 5 },
+  );
+  await pushImage(store, "app", base, ["v1"]);
+  assert.equal(await remover.deleteManifest("app", base.digest), true);
+  assert.deepEqual(done, { tagged: true, moved: true });
+  await assertImage(store, "app", other, "late");
+  assert.deepEqual(await Array.fromAsync(store.tags("app")), ["late"]);
+});
