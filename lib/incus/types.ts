@@ -49,7 +49,6 @@ export interface Network {
   type: string;
   managed: boolean;
   config: Record<string, string>;
-  used_by?: string[];
 }
 
 export interface Volume {
@@ -57,7 +56,6 @@ export interface Volume {
   type: string;
   config: Record<string, string>;
   created_at?: string;
-  used_by?: string[];
 }
 
 /** A change of something, as the events tell it. */

@@ -8,8 +8,6 @@ export interface SpecMount {
   /** Absolute path in the container; made in the root if missing. */
   target: string;
   readOnly?: boolean;
-  /** A bind without the mounts below its source. */
-  nonRecursive?: boolean;
   /** Of a bind whose source is a shared mount: what is mounted below it here appears there. */
   shared?: boolean;
   /** Bytes of a tmpfs. */
@@ -62,7 +60,7 @@ function userMount(mount: SpecMount): MountEntry {
     mount.target,
     "bind",
     mount.source ?? "",
-    mount.nonRecursive ? "bind" : "rbind",
+    "rbind",
     mount.shared ? "rshared" : "rprivate",
     access,
     ...(mount.options ?? []),

@@ -193,7 +193,6 @@ async function prune(call: Call, api: DockerApi): Promise<Answer> {
 interface Connect {
   Container?: string;
   EndpointConfig?: EndpointSettings | null;
-  Force?: boolean;
 }
 
 /** Changes the networks of a container that was never started. Throws `unsupported` for another one. */

@@ -38,8 +38,6 @@ export interface CollectOptions extends CallOptions {
   /** Milliseconds without activity after which a push counts as given up; default one hour. */
   idleMs?: number;
   onProgress?: (progress: GcProgress) => void;
-  /** Prunes stale build caches; resolves to the bytes freed. */
-  pruneBuildCache?: (options: CallOptions & { dryRun: boolean }) => Promise<number>;
 }
 
 export interface StoreParts {
@@ -95,8 +93,6 @@ class Collection {
     } finally {
       await guard.watch(undefined);
     }
-    this.result.buildCacheBytesReclaimed =
-      await options.pruneBuildCache?.({ ...this.#call, dryRun: options.dryRun ?? false }) ?? 0;
     this.result.durationMs = Math.round(performance.now() - began);
     return this.result;
   }
