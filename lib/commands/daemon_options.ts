@@ -1,17 +1,13 @@
 /** Options of `svc daemon …`: data only. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 
-const section = "Options";
+const { text } = optionRows("Options");
 
 export const DAEMON_DOCKER_OPTIONS = [
   {
-    key: "socket",
-    kind: "string",
-    flag: "socket",
+    ...text("socket", "socket", "PATH", "Unix socket to listen on. It is for this user alone."),
     env: ["SVC_DOCKER_SOCK"],
-    placeholder: "PATH",
     defaultText: "$XDG_RUNTIME_DIR/svc-docker.sock",
-    help: "Unix socket to listen on. It is for this user alone.",
-    section,
   },
 ] as const satisfies readonly AnyOption[];

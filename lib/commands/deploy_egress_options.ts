@@ -1,19 +1,19 @@
 /** Options of `svc deploy` for the workload's own connections. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 
 const section = "Egress";
+const { text } = optionRows("Egress");
 
 export const DEPLOY_EGRESS_OPTIONS = [
-  {
-    key: "egress",
-    kind: "string",
-    flag: "egress",
-    placeholder: "MODE",
-    help:
-      "How the workload's connections go out: env tells it this machine's proxy variables; proxy gives it a " +
-      "proxy on its loopback, its only way out; transparent leads all its TCP connections there.",
-    section,
-  },
+  text(
+    "egress",
+    "egress",
+    "MODE",
+    "How the workload's connections go out: env tells it this machine's proxy variables; " +
+      "proxy gives it a proxy on its loopback, its only way out; transparent leads all its " +
+      "TCP connections there.",
+  ),
   {
     key: "egressRoutes",
     kind: "list",
@@ -27,20 +27,13 @@ export const DEPLOY_EGRESS_OPTIONS = [
     section,
   },
   {
-    key: "egressDefault",
-    kind: "string",
-    flag: "egress-default",
-    placeholder: "ROUTE",
+    ...text("egressDefault", "egress-default", "ROUTE", "Route of what no rule matches."),
     defaultText: "the spec's, else cluster",
-    help: "Route of what no rule matches.",
-    section,
   },
-  {
-    key: "egressPac",
-    kind: "string",
-    flag: "egress-pac",
-    placeholder: "FILE",
-    help: "Proxy auto-configuration script that decides in place of rules.",
-    section,
-  },
+  text(
+    "egressPac",
+    "egress-pac",
+    "FILE",
+    "Proxy auto-configuration script that decides in place of rules.",
+  ),
 ] as const satisfies readonly AnyOption[];

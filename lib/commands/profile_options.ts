@@ -1,55 +1,40 @@
 /** Global options that choose and override the connection profile. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 
 const section = "Global options";
+const { flag, text } = optionRows("Global options");
 
 export const PROFILE_OPTIONS = [
   {
-    key: "context",
-    kind: "string",
-    flag: "context",
+    ...text("context", "context", "NAME", "Connection profile to use."),
     env: ["SVC_CONTEXT"],
-    placeholder: "NAME",
     defaultText: "the profile's current-context",
-    help: "Connection profile to use.",
-    section,
   },
   {
-    key: "configFile",
-    kind: "string",
-    flag: "config-file",
+    ...text("configFile", "config-file", "PATH", "File of the connection profiles."),
     env: ["SVC_CONFIG"],
-    placeholder: "PATH",
     defaultText: "svc/config.yaml in the user's configuration folder",
-    help: "File of the connection profiles.",
-    section,
   },
   {
-    key: "contextFile",
-    kind: "string",
-    flag: "context-file",
+    ...text(
+      "contextFile",
+      "context-file",
+      "PATH",
+      "Context file of the project, merged over the selected context. A file that is named " +
+        "here is trusted.",
+    ),
     env: ["SVC_CONTEXT_FILE"],
-    placeholder: "PATH",
     defaultText: "svc-context.{json,yaml,yml,toml}, found upward",
-    help:
-      "Context file of the project, merged over the selected context. A file that is named here is " +
-      "trusted.",
-    section,
   },
+  flag("noContextFile", "no-context-file", "Do not look for a context file of the project."),
   {
-    key: "noContextFile",
-    kind: "bool",
-    flag: "no-context-file",
-    help: "Do not look for a context file of the project.",
-    section,
-  },
-  {
-    key: "trustContextFile",
-    kind: "bool",
-    flag: "trust-context-file",
+    ...flag(
+      "trustContextFile",
+      "trust-context-file",
+      "Trust a context file that svc found. Without this, only its via-server is used.",
+    ),
     env: ["SVC_TRUST_CONTEXT_FILE"],
-    help: "Trust a context file that svc found. Without this, only its via-server is used.",
-    section,
   },
   {
     key: "tokenCache",

@@ -1,7 +1,9 @@
 /** How a session reaches workloads: options of the commands that open a session or describe one. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 
 const section = "Sessions";
+const { text } = optionRows("Sessions");
 
 export const VIA_SERVER = {
   key: "viaServer",
@@ -18,15 +20,10 @@ export const VIA_SERVER = {
 export const CONDUIT_OPTIONS = [
   VIA_SERVER,
   {
-    key: "conduit",
-    kind: "string",
-    flag: "conduit",
+    ...text("conduit", "conduit", "MODE", "How a session makes a deployment's ports reachable."),
     env: ["SVC_CONDUIT"],
     choices: ["port-forward", "socks5"],
-    placeholder: "MODE",
     defaultText: "conduit.mode of the connection profile, else port-forward",
-    help: "How a session makes a deployment's ports reachable.",
-    section,
   },
 ] as const satisfies readonly AnyOption[];
 

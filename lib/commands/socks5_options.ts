@@ -1,29 +1,26 @@
 /** Options of `svc socks5`: data only. Each goes before its field of `conduit.socks5`. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 import { VIA_SERVER } from "./session_options.ts";
 
 const section = "Options";
+const { flag, text } = optionRows("Options");
 
 const profile = (field: string) => `conduit.socks5.${field} of the connection profile`;
 
 export const SOCKS5_OPTIONS = [
   {
-    key: "listen",
-    kind: "string",
-    flag: "listen",
-    placeholder: "ADDR",
+    ...text("listen", "listen", "ADDR", "Local address, [host]:port; port 0 is any free port."),
     defaultText: `${profile("listen")}, else 127.0.0.1:1080`,
-    help: "Local address, [host]:port; port 0 is any free port.",
-    section,
   },
   {
-    key: "suffix",
-    kind: "string",
-    flag: "service-host-suffix",
-    placeholder: "SUFFIX",
+    ...text(
+      "suffix",
+      "service-host-suffix",
+      "SUFFIX",
+      "Hosts with this suffix are services. The profile's resolve rules are then ignored.",
+    ),
     defaultText: `${profile("service-host-suffix")}, else .svc.internal`,
-    help: "Hosts with this suffix are services. The profile's resolve rules are then ignored.",
-    section,
   },
   {
     key: "resolve",
@@ -38,13 +35,13 @@ export const SOCKS5_OPTIONS = [
     section,
   },
   {
-    key: "bareServiceNames",
-    kind: "bool",
-    flag: "bare-service-names",
+    ...flag(
+      "bareServiceNames",
+      "bare-service-names",
+      "A host without a dot that names a running deployment is that service.",
+    ),
     negatable: true,
     defaultText: `${profile("bare-service-names")}, else on`,
-    help: "A host without a dot that names a running deployment is that service.",
-    section,
   },
   VIA_SERVER,
 ] as const satisfies readonly AnyOption[];

@@ -1,33 +1,26 @@
 /** Option tables of `svc gc` and `svc storage`. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 
-const section = "Options";
+const { flag, text } = optionRows("Options");
 
 export const GC_OPTIONS = [
+  flag("dryRun", "dry-run", "Only show what a collection would remove."),
   {
-    key: "dryRun",
-    kind: "bool",
-    flag: "dry-run",
-    help: "Only show what a collection would remove.",
-    section,
-  },
-  {
-    key: "idle",
-    kind: "string",
-    flag: "idle",
-    placeholder: "DURATION",
+    ...text(
+      "idle",
+      "idle",
+      "DURATION",
+      "How long a push may rest before what it was told exists is let go; 0s: all at once.",
+    ),
     defaultText: "1h",
-    help: "How long a push may rest before what it was told exists is let go; 0s: all at once.",
-    section,
   },
 ] as const satisfies readonly AnyOption[];
 
 export const STORAGE_OPTIONS = [
-  {
-    key: "quarantine",
-    kind: "bool",
-    flag: "quarantine",
-    help: "With verify: move damaged blobs aside, so that they can be pushed again.",
-    section,
-  },
+  flag(
+    "quarantine",
+    "quarantine",
+    "With verify: move damaged blobs aside, so that they can be pushed again.",
+  ),
 ] as const satisfies readonly AnyOption[];

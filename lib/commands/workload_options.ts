@@ -1,7 +1,9 @@
 /** Option tables of the commands that watch workloads and change their instances. */
 import type { AnyOption } from "../config/load.ts";
+import { optionRows } from "../config/option_rows.ts";
 
 const section = "Options";
+const { flag, text } = optionRows("Options");
 
 const instance = (help: string, defaultText?: string) =>
   ({
@@ -20,28 +22,21 @@ export const INSTANCE_OPTIONS = [
 
 export const STATS_OPTIONS = [
   {
-    key: "stream",
-    kind: "bool",
-    flag: "stream",
+    ...flag(
+      "stream",
+      "stream",
+      "Keep showing readings until interrupted; --no-stream shows one reading, over one second.",
+    ),
     negatable: true,
     default: true,
-    help:
-      "Keep showing readings until interrupted; --no-stream shows one reading, over one second.",
-    section,
   },
   ...INSTANCE_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 
 export const KILL_OPTIONS = [
   {
-    key: "signal",
-    kind: "string",
-    flag: "signal",
-    short: "s",
+    ...text("signal", "signal", "SIGNAL", "Signal to send, by name or number.", "s"),
     default: "KILL",
-    placeholder: "SIGNAL",
-    help: "Signal to send, by name or number.",
-    section,
   },
   ...INSTANCE_OPTIONS,
 ] as const satisfies readonly AnyOption[];
@@ -50,76 +45,47 @@ export const KILL_OPTIONS = [
 export const MANAGED_VERBS = ["ls", "inspect", "rm"] as const;
 
 export const MANAGED_OPTIONS = [
-  {
-    key: "force",
-    kind: "bool",
-    flag: "force",
-    short: "f",
-    help: "With rm: do not fail where something does not exist.",
-    section,
-  },
-  {
-    key: "quiet",
-    kind: "bool",
-    flag: "quiet",
-    short: "q",
-    help: "With ls: print only names.",
-    section,
-  },
+  flag("force", "force", "With rm: do not fail where something does not exist.", "f"),
+  flag("quiet", "quiet", "With ls: print only names.", "q"),
 ] as const satisfies readonly AnyOption[];
 
 export const CP_OPTIONS = [
-  {
-    key: "archive",
-    kind: "bool",
-    flag: "archive",
-    short: "a",
-    help:
-      "Keep owners, and on this machine the setuid and setgid bits, which needs root. Otherwise files " +
-      "belong to root in the instance, and to you on this machine.",
-    section,
-  },
-  {
-    key: "followLink",
-    kind: "bool",
-    flag: "follow-link",
-    short: "L",
-    help: "Where SRC is a symbolic link, copy its target.",
-    section,
-  },
+  flag(
+    "archive",
+    "archive",
+    "Keep owners, and on this machine the setuid and setgid bits, which needs root. " +
+      "Otherwise files belong to root in the instance, and to you on this machine.",
+    "a",
+  ),
+  flag("followLink", "follow-link", "Where SRC is a symbolic link, copy its target.", "L"),
   instance("Instance to copy from or to.", "the first that runs"),
 ] as const satisfies readonly AnyOption[];
 
 export const ATTACH_OPTIONS = [
   {
-    key: "stdin",
-    kind: "bool",
-    flag: "stdin",
+    ...flag("stdin", "stdin", "Send standard input to the process, where its spec has stdinOpen."),
     negatable: true,
     default: true,
-    help: "Send standard input to the process, where its spec has stdinOpen.",
-    section,
   },
   {
-    key: "detachKeys",
-    kind: "string",
-    flag: "detach-keys",
+    ...text(
+      "detachKeys",
+      "detach-keys",
+      "KEYS",
+      "Keys that detach when they are typed in this order: letters, and ctrl- with a letter " +
+        "or one of @[\\]^_. Empty: none.",
+    ),
     default: "ctrl-p,ctrl-q",
-    placeholder: "KEYS",
-    help:
-      "Keys that detach when they are typed in this order: letters, and ctrl- with a letter or one of " +
-      "@[\\]^_. Empty: none.",
-    section,
   },
   {
-    key: "sigProxy",
-    kind: "bool",
-    flag: "sig-proxy",
+    ...flag(
+      "sigProxy",
+      "sig-proxy",
+      "Pass signals that svc gets to the process, unless it has a terminal. The third " +
+        "interrupt detaches.",
+    ),
     negatable: true,
     default: true,
-    help:
-      "Pass signals that svc gets to the process, unless it has a terminal. The third interrupt detaches.",
-    section,
   },
   instance("Instance to attach to.", "the first that runs"),
 ] as const satisfies readonly AnyOption[];

@@ -1,7 +1,10 @@
 /** Options of `svc build` that say where the result goes and what goes with it. */
 import type { AnyOption } from "../../config/load.ts";
+import { optionRows } from "../../config/option_rows.ts";
 
 const section = "Result";
+const inputs = optionRows("Inputs");
+const { flag, text, list } = optionRows("Result");
 
 export const RESULT_OPTIONS = [
   {
@@ -19,171 +22,119 @@ export const RESULT_OPTIONS = [
       "The words auto, plain, fancy and json are the mode, as with every command.",
     section,
   },
+  flag(
+    "load",
+    "load",
+    "Load the image into docker (or podman) on this machine; the same as --output " +
+      "type=docker.",
+  ),
   {
-    key: "load",
-    kind: "bool",
-    flag: "load",
-    help:
-      "Load the image into docker (or podman) on this machine; the same as --output type=docker.",
-    section,
-  },
-  {
-    key: "push",
-    kind: "bool",
-    flag: "push",
+    ...flag(
+      "push",
+      "push",
+      "Push the image under each name, in addition to other outputs. --no-push: only build.",
+    ),
     negatable: true,
-    help: "Push the image under each name, in addition to other outputs. --no-push: only build.",
-    section,
   },
-  {
-    key: "cacheFrom",
-    kind: "list",
-    flag: "cache-from",
-    verbatim: true,
-    placeholder: "TYPE=…",
-    help:
-      "Build cache to import: type=registry,ref=NAME (a cache, or an image with an inline one) or " +
-      "type=local,src=FOLDER; mounts=true restores cache mounts. A name alone means type=registry. May " +
-      "be repeated.",
-    section,
-  },
-  {
-    key: "cacheTo",
-    kind: "list",
-    flag: "cache-to",
-    verbatim: true,
-    placeholder: "TYPE=…",
-    help: "Build cache to export: type=inline (in the image), type=registry,ref=NAME or " +
-      "type=local,dest=FOLDER, with mode=min|max, mounts=true for cache mounts, compression= and " +
-      "ignore-error=true. May be repeated.",
-    section,
-  },
-  {
-    key: "attest",
-    kind: "list",
-    flag: "attest",
-    verbatim: true,
-    placeholder: "TYPE=…",
-    help:
-      "Attestation that goes with the image: type=provenance[,mode=min|max][,builder-id=URI] or " +
-      "type=sbom. May be repeated.",
-    section,
-  },
-  {
-    key: "provenance",
-    kind: "string",
-    flag: "provenance",
-    placeholder: "true|mode=…",
-    help: "Attest how the image was built (SLSA v1); short for --attest type=provenance.",
-    section,
-  },
-  {
-    key: "sbom",
-    kind: "string",
-    flag: "sbom",
-    placeholder: "true",
-    help:
-      "Attest the contents of the image (SPDX): packages of dpkg, apk, npm and Python; short for " +
-      "--attest type=sbom.",
-    section,
-  },
-  {
-    key: "annotations",
-    kind: "list",
-    flag: "annotation",
-    verbatim: true,
-    placeholder: "[LEVEL:]K=V",
-    help: "Annotation of the manifest, or of index, manifest-descriptor; a platform in brackets " +
-      "restricts it: manifest[linux/arm64]:K=V. May be repeated.",
-    section,
-  },
-  {
-    key: "metadataFile",
-    kind: "string",
-    flag: "metadata-file",
-    placeholder: "PATH",
-    help: "Write the result's digests, names and size to this file, as JSON.",
-    section,
-  },
-  {
-    key: "iidFile",
-    kind: "string",
-    flag: "iidfile",
-    placeholder: "PATH",
-    help: "Write the image's id to this file; for several platforms, the digest of the index.",
-    section,
-  },
+  list(
+    "cacheFrom",
+    "cache-from",
+    "TYPE=…",
+    "Build cache to import: type=registry,ref=NAME (a cache, or an image with an inline " +
+      "one) or type=local,src=FOLDER; mounts=true restores cache mounts. A name alone means " +
+      "type=registry.",
+  ),
+  list(
+    "cacheTo",
+    "cache-to",
+    "TYPE=…",
+    "Build cache to export: type=inline (in the image), type=registry,ref=NAME or " +
+      "type=local,dest=FOLDER, with mode=min|max, mounts=true for cache mounts, compression= " +
+      "and ignore-error=true.",
+  ),
+  list(
+    "attest",
+    "attest",
+    "TYPE=…",
+    "Attestation that goes with the image: type=provenance[,mode=min|max][,builder-id=URI] " +
+      "or type=sbom.",
+  ),
+  text(
+    "provenance",
+    "provenance",
+    "true|mode=…",
+    "Attest how the image was built (SLSA v1); short for --attest type=provenance.",
+  ),
+  text(
+    "sbom",
+    "sbom",
+    "true",
+    "Attest the contents of the image (SPDX): packages of dpkg, apk, npm and Python; short " +
+      "for --attest type=sbom.",
+  ),
+  list(
+    "annotations",
+    "annotation",
+    "[LEVEL:]K=V",
+    "Annotation of the manifest, or of index, manifest-descriptor; a platform in brackets " +
+      "restricts it: manifest[linux/arm64]:K=V.",
+  ),
+  text(
+    "metadataFile",
+    "metadata-file",
+    "PATH",
+    "Write the result's digests, names and size to this file, as JSON.",
+  ),
+  text(
+    "iidFile",
+    "iidfile",
+    "PATH",
+    "Write the image's id to this file; for several platforms, the digest of the index.",
+  ),
 ] as const satisfies readonly AnyOption[];
 
 /** What the build may read besides its context, and where it runs. */
 export const INPUT_OPTIONS = [
+  inputs.list(
+    "contexts",
+    "build-context",
+    "NAME=PATH",
+    "Folder, docker-image://IMAGE, URL or git repository that FROM, COPY --from and mounts " +
+      "know by that name.",
+  ),
+  inputs.flag(
+    "lazy",
+    "lazy",
+    "Read the --build-context folders that a RUN mounts on demand; do not fetch them before.",
+  ),
+  inputs.list(
+    "secrets",
+    "secret",
+    "id=ID[,src=FILE|,env=VAR]",
+    "Secret for RUN --mount=type=secret; without a source, the variable or file named ID.",
+  ),
+  inputs.list(
+    "ssh",
+    "ssh",
+    "default|ID[=SOCKET|KEYFILE[,KEYFILE]]",
+    "SSH agent for RUN --mount=type=ssh: the one of SSH_AUTH_SOCK, the one of a socket, or " +
+      "one that holds only the private keys of these files; svc asks for their passphrases.",
+  ),
+  inputs.list(
+    "addHosts",
+    "add-host",
+    "NAME:ADDRESS",
+    "Entry for /etc/hosts of the steps; the address host-gateway is the builder itself.",
+  ),
+  inputs.flag(
+    "pull",
+    "pull",
+    "Look up the tags of images at their registries, even where a mirror did so just before.",
+  ),
   {
-    key: "contexts",
-    kind: "list",
-    flag: "build-context",
-    verbatim: true,
-    placeholder: "NAME=PATH",
-    help:
-      "Folder, docker-image://IMAGE, URL or git repository that FROM, COPY --from and mounts know " +
-      "by that name. May be repeated.",
-    section: "Inputs",
-  },
-  {
-    key: "lazy",
-    kind: "bool",
-    flag: "lazy",
-    help: "Read the --build-context folders that a RUN mounts on demand; do not fetch them before.",
-    section: "Inputs",
-  },
-  {
-    key: "secrets",
-    kind: "list",
-    flag: "secret",
-    verbatim: true,
-    placeholder: "id=ID[,src=FILE|,env=VAR]",
-    help:
-      "Secret for RUN --mount=type=secret; without a source, the variable or file named ID. May be " +
-      "repeated.",
-    section: "Inputs",
-  },
-  {
-    key: "ssh",
-    kind: "list",
-    flag: "ssh",
-    verbatim: true,
-    placeholder: "default|ID[=SOCKET|KEYFILE[,KEYFILE]]",
-    help:
-      "SSH agent for RUN --mount=type=ssh: the one of SSH_AUTH_SOCK, the one of a socket, or one that " +
-      "holds only the private keys of these files; svc asks for their passphrases. May be repeated.",
-    section: "Inputs",
-  },
-  {
-    key: "addHosts",
-    kind: "list",
-    flag: "add-host",
-    verbatim: true,
-    placeholder: "NAME:ADDRESS",
-    help:
-      "Entry for /etc/hosts of the steps; the address host-gateway is the builder itself. May be " +
-      "repeated.",
-    section: "Inputs",
-  },
-  {
-    key: "pull",
-    kind: "bool",
-    flag: "pull",
-    help: "Look up the tags of images at their registries, even where a mirror did so just before.",
-    section: "Inputs",
-  },
-  {
-    key: "network",
-    kind: "string",
-    flag: "network",
+    ...inputs.text("network", "network", "MODE", "Network of a RUN without --network."),
     choices: ["default", "none", "host"],
-    placeholder: "MODE",
     defaultText: "the builder's own",
-    help: "Network of a RUN without --network.",
-    section: "Inputs",
   },
   {
     key: "allow",

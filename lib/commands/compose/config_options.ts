@@ -1,6 +1,8 @@
 /** Options of `svc compose config`, named as docker compose names them: data only. */
 import type { AnyOption } from "../../config/load.ts";
-import { flag, text } from "./options.ts";
+import { optionRows } from "../../config/option_rows.ts";
+
+const { flag, text } = optionRows("Options");
 
 export const CONFIG_OPTIONS = [
   {

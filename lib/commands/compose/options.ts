@@ -1,24 +1,8 @@
 /** Options of `svc compose` and its commands, named as docker compose names them: data only. */
 import type { AnyOption } from "../../config/load.ts";
+import { optionRows } from "../../config/option_rows.ts";
 
-const named = <const K extends string>(key: K, flag: string, help: string, short?: string) =>
-  ({ key, flag, ...(short && { short }), help, section: "Options" }) as const;
-
-export const flag = <const K extends string>(key: K, name: string, help: string, short?: string) =>
-  ({ ...named(key, name, help, short), kind: "bool" }) as const;
-
-/** A value; `placeholder` stands for it in the help. */
-export const text = <const K extends string>(
-  ...[key, name, placeholder, help, short]: [K, string, string, string, string?]
-) => ({ ...named(key, name, help, short), kind: "string", placeholder }) as const;
-
-const list = <const K extends string>(
-  ...[key, name, placeholder, help, short]: [K, string, string, string, string?]
-) =>
-  ({
-    ...named(key, name, `${help} May be repeated.`, short),
-    ...{ kind: "list", verbatim: true, placeholder } as const,
-  }) as const;
+const { flag, text, list } = optionRows("Options");
 
 const PROGRESS_MODES = ["auto", "tty", "plain", "json", "quiet"] as const;
 

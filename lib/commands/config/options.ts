@@ -2,6 +2,7 @@
 import type { Field } from "../../client/profile/field.ts";
 import { CONTEXT_FIELDS } from "../../client/profile/fields.ts";
 import type { AnyOption } from "../../config/load.ts";
+import { optionRows } from "../../config/option_rows.ts";
 import { SESSION_VARIABLES } from "../session_options.ts";
 
 /** The prefix of a block's flags; a block that is not listed uses its own name. */
@@ -40,52 +41,36 @@ function rows(fields: readonly Field[], above: readonly string[]): AnyOption[] {
 }
 
 const section = "Options";
+const { flag, text, list } = optionRows("Options");
 
 export const CONFIG_OPTIONS: readonly AnyOption[] = [
-  {
-    key: "raw",
-    kind: "bool",
-    flag: "raw",
-    help: "view: show tokens as well.",
-    section,
-  },
-  {
-    key: "export",
-    kind: "bool",
-    flag: "export",
-    help: "view: write the context (NAME, else the selected one) as a profile of its own, tokens " +
+  flag("raw", "raw", "view: show tokens as well."),
+  flag(
+    "export",
+    "export",
+    "view: write the context (NAME, else the selected one) as a profile of its own, tokens " +
       "included, paths absolute: what set-context --from-file reads.",
-    section,
-  },
-  {
-    key: "merge",
-    kind: "bool",
-    flag: "merge",
-    help:
-      "view: show what commands use here: the selected context with the project's file, variables and " +
-      "flags over it. " +
-      "set-context --from-file: lay the file's fields over the context instead of replacing it.",
-    section,
-  },
-  {
-    key: "fromFile",
-    kind: "string",
-    flag: "from-file",
-    placeholder: "PATH",
-    help:
-      "set-context: take the fields from a context document, or from an exported profile; - is " +
-      "standard input.",
-    section,
-  },
-  {
-    key: "set",
-    kind: "list",
-    flag: "set",
-    verbatim: true,
-    placeholder: "FIELD=YAML",
-    help: "set-context: set any field by its path (conduit.socks5.resolve=[...]); may be repeated.",
-    section,
-  },
+  ),
+  flag(
+    "merge",
+    "merge",
+    "view: show what commands use here: the selected context with the project's file, " +
+      "variables and flags over it. set-context --from-file: lay the file's fields over the " +
+      "context instead of replacing it.",
+  ),
+  text(
+    "fromFile",
+    "from-file",
+    "PATH",
+    "set-context: take the fields from a context document, or from an exported profile; - " +
+      "is standard input.",
+  ),
+  list(
+    "set",
+    "set",
+    "FIELD=YAML",
+    "set-context: set any field by its path (conduit.socks5.resolve=[...]).",
+  ),
   {
     key: "unset",
     kind: "list",
@@ -94,13 +79,7 @@ export const CONFIG_OPTIONS: readonly AnyOption[] = [
     help: "set-context: remove a field or a block by its path; may be repeated.",
     section,
   },
-  {
-    key: "current",
-    kind: "bool",
-    flag: "current",
-    help: "set-context: also select the context.",
-    section,
-  },
+  flag("current", "current", "set-context: also select the context."),
   ...rows(CONTEXT_FIELDS, []),
   ...SESSION_VARIABLES,
 ];

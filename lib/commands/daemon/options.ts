@@ -1,16 +1,13 @@
 /** Options of `svc daemon status` and `stop`. */
 import type { AnyOption } from "../../config/load.ts";
+import { optionRows } from "../../config/option_rows.ts";
+
+const { text } = optionRows("Options");
 
 export const DAEMON_OPTIONS = [
   {
-    key: "output",
-    kind: "string",
-    flag: "output",
-    short: "o",
+    ...text("output", "output", "MODE", "json: one object, for programs.", "o"),
     default: "auto",
     choices: ["auto", "plain", "fancy", "json"],
-    placeholder: "MODE",
-    help: "json: one object, for programs.",
-    section: "Options",
   },
 ] as const satisfies readonly AnyOption[];

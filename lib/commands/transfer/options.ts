@@ -1,29 +1,29 @@
 /** Options of `svc push` and `svc pull`. */
 import { SvcError } from "../../base/errors.ts";
 import type { AnyOption } from "../../config/load.ts";
+import { optionRows } from "../../config/option_rows.ts";
 
 const section = "Options";
+const { flag, text } = optionRows("Options");
 
 /** Blobs at once, at most: more do not help any network and hurt most registries. */
 const MAX_JOBS = 64;
 
 const SHARED = [
   {
-    key: "platform",
-    kind: "string",
-    flag: "platform",
-    placeholder: "OS/ARCH",
+    ...text(
+      "platform",
+      "platform",
+      "OS/ARCH",
+      "Copy only this platform of a multi-platform image, os/arch[/variant].",
+    ),
     defaultText: "all of them",
-    help: "Copy only this platform of a multi-platform image, os/arch[/variant].",
-    section,
   },
-  {
-    key: "referrers",
-    kind: "bool",
-    flag: "referrers",
-    help: "Also copy what refers to the image: signatures, SBOMs, attestations.",
-    section,
-  },
+  flag(
+    "referrers",
+    "referrers",
+    "Also copy what refers to the image: signatures, SBOMs, attestations.",
+  ),
   {
     key: "jobs",
     kind: "int",
@@ -47,27 +47,18 @@ const SHARED = [
     help: "Registry to contact without TLS; may be repeated.",
     section,
   },
-  {
-    key: "quiet",
-    kind: "bool",
-    flag: "quiet",
-    short: "q",
-    help: "Print only the digest.",
-    section,
-  },
+  flag("quiet", "quiet", "Print only the digest.", "q"),
 ] as const satisfies readonly AnyOption[];
 
 export const PUSH_OPTIONS = SHARED;
 
 export const PULL_OPTIONS = [
-  {
-    key: "out",
-    kind: "string",
-    flag: "out",
-    short: "o",
-    placeholder: "FILE",
-    help: "Write a docker archive, as docker save does; the same as docker-archive:FILE.",
-    section,
-  },
+  text(
+    "out",
+    "out",
+    "FILE",
+    "Write a docker archive, as docker save does; the same as docker-archive:FILE.",
+    "o",
+  ),
   ...SHARED,
 ] as const satisfies readonly AnyOption[];
