@@ -90,23 +90,26 @@ const SETTERS: Record<string, Setter> = {
 
 const FIELDS = ["type", ...Object.keys(SETTERS), "annotation."];
 
+/** The output of a build that asks for none. */
+export const PLAIN_OUTPUT: OutputSpec = {
+  type: "image",
+  names: [],
+  push: true,
+  byDigest: false,
+  store: true,
+  folder: false,
+  compression: "gzip",
+  forceCompression: false,
+  dockerTypes: false,
+  annotations: [],
+};
+
 /**
  * Reads `type=T,key=value…`; a path alone is `type=local,dest=PATH`, and "-" is `type=tar,dest=-`. Throws
  * `argument_invalid`.
  */
 export function parseOutput(text: string): OutputSpec {
-  const spec: OutputSpec = {
-    type: "image",
-    names: [],
-    push: true,
-    byDigest: false,
-    store: true,
-    folder: false,
-    compression: "gzip",
-    forceCompression: false,
-    dockerTypes: false,
-    annotations: [],
-  };
+  const spec = structuredClone(PLAIN_OUTPUT);
   if (text === "-") return { ...spec, type: "tar", dest: "-" };
   const fields = parseFields(text, WHAT);
   if (fields.length === 1 && fields[0][1] === undefined) {

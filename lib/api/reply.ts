@@ -1,5 +1,6 @@
 /** Responses whose parts a listener can read directly. */
 import type { BlobBody } from "../oci/image.ts";
+import { BodyReaders } from "./body_readers.ts";
 
 export type Fields = Readonly<Record<string, string | undefined>>;
 
@@ -7,7 +8,7 @@ export type Fields = Readonly<Record<string, string | undefined>>;
  * A `Response` that keeps its parts. Making one allocates no stream and no header list, which would take most
  * of a small answer's time. A listener reads the parts; other code uses the standard members.
  */
-export class Reply implements Response {
+export class Reply extends BodyReaders implements Response {
   readonly redirected = false;
   readonly type = "default";
   readonly url = "";
@@ -21,7 +22,9 @@ export class Reply implements Response {
     readonly status: number,
     private readonly fields: Fields,
     readonly content: Uint8Array | BlobBody | null = null,
-  ) {}
+  ) {
+    super();
+  }
 
   get ok(): boolean {
     return this.status >= 200 && this.status < 300;
@@ -61,14 +64,14 @@ export class Reply implements Response {
     return list;
   }
 
-  #response(): Response {
+  protected whole(): Response {
     const { status, content } = this;
     const body = content === null || content instanceof Uint8Array ? content : content.stream();
     return this.#whole ??= new Response(body as BodyInit | null, { status, headers: this.headers });
   }
 
   get body(): ReadableStream<Uint8Array<ArrayBuffer>> | null {
-    return this.content === null ? null : this.#response().body;
+    return this.content === null ? null : this.whole().body;
   }
 
   get bodyUsed(): boolean {
@@ -76,34 +79,6 @@ export class Reply implements Response {
   }
 
   clone(): Response {
-    return this.#response().clone();
-  }
-
-  arrayBuffer(): Promise<ArrayBuffer> {
-    return this.#response().arrayBuffer();
-  }
-
-  blob(): Promise<Blob> {
-    return this.#response().blob();
-  }
-
-  bytes(): Promise<Uint8Array<ArrayBuffer>> {
-    return this.#response().bytes();
-  }
-
-  formData(): Promise<FormData> {
-    return this.#response().formData();
-  }
-
-  json(): Promise<unknown> {
-    return this.#response().json();
-  }
-
-  text(): Promise<string> {
-    return this.#response().text();
-  }
-
-  textStream(): ReadableStream<string> {
-    return this.#response().textStream();
+    return this.whole().clone();
   }
 }

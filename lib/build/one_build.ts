@@ -1,4 +1,5 @@
 /** Runs one build from its context to its result: plans, solves each platform, delivers. */
+import { PLAIN_OUTPUT } from "../api/build_output.ts";
 import type { BuildResult } from "../api/build.ts";
 import type { Entitlement } from "../api/build_entitlements.ts";
 import { buildInfo } from "../base/build_info.ts";
@@ -19,7 +20,6 @@ import {
   type ExportRequest,
   exportResult,
   packingsOf,
-  PLAIN_OUTPUT,
 } from "./export/export.ts";
 import { LayersAhead } from "./export/layers_ahead.ts";
 import type { Spool } from "./export/spool.ts";

@@ -15,7 +15,7 @@ import { FILE } from "./shape/resources.ts";
 import type { Reading, Session, Unit } from "./unit.ts";
 import { validateTree } from "./validate.ts";
 import { type Document, invalid, readYaml } from "./yaml/read.ts";
-import { clone, isList, isMapping, type Mapping, type Value } from "./yaml/tree.ts";
+import { clone, isList, isMapping, type Mapping } from "./yaml/tree.ts";
 
 /** The documents of a file; each call gives trees of its own. */
 async function documentsOf(file: string, session: Session, named: boolean): Promise<Document[]> {

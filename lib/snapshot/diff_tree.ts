@@ -12,21 +12,7 @@ import { close, read } from "../sys/fd.ts";
 import { OpenFolder } from "../sys/open_folder.ts";
 import { READING } from "../sys/rooted_file.ts";
 import { hasXattrs } from "../sys/xattr.ts";
-import {
-  type FileStat,
-  lstat,
-  O,
-  readlink,
-  S_IFBLK,
-  S_IFCHR,
-  S_IFDIR,
-  S_IFIFO,
-  S_IFLNK,
-  S_IFMT,
-  S_IFREG,
-  S_IFSOCK,
-  tryLstat,
-} from "../sys/files.ts";
+import { type FileStat, lstat, O, readlink, S_IFDIR, S_IFMT, tryLstat } from "../sys/files.ts";
 import {
   baseOf,
   isDirectory,
@@ -36,7 +22,7 @@ import {
   LowerTree,
   parentOf,
 } from "./lower.ts";
-import { layerXattrs } from "./metadata.ts";
+import { layerXattrs, TAR_TYPES } from "./metadata.ts";
 import { sameFile } from "./same_file.ts";
 
 export interface DiffSource {
@@ -53,15 +39,6 @@ export interface DiffSource {
   /** Latest time in the archive, in seconds since 1970. */
   epoch?: number;
 }
-
-const TYPES: Record<number, TarType> = {
-  [S_IFREG]: "file",
-  [S_IFLNK]: "symlink",
-  [S_IFDIR]: "directory",
-  [S_IFCHR]: "char",
-  [S_IFBLK]: "block",
-  [S_IFIFO]: "fifo",
-};
 
 const CHUNK = 256 * 1024;
 const ZEROS = new Uint8Array(BLOCK);
@@ -240,10 +217,9 @@ class Walker {
   }
 
   *#entry(path: string, host: string, stat: FileStat): Generator<Uint8Array> {
-    const kind = stat.mode & S_IFMT;
     // Sockets are left out: they belong to a running process, and a tar archive cannot hold one.
-    if (kind === S_IFSOCK) return;
-    const type = TYPES[kind];
+    const type = TAR_TYPES[stat.mode & S_IFMT];
+    if (!type) return;
     if (type !== "directory" && stat.nlink > 1) {
       const key = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
       const first = this.#links.get(key);

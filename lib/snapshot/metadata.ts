@@ -1,4 +1,5 @@
 /** Owners, modes, attributes and times: which of them belong in a layer, and copying them. */
+import type { TarType } from "../oci/tar.ts";
 import { hasCode } from "../sys/errno.ts";
 import { chmodFd, chownFd, cloneFd, close, open, read, skip, truncate } from "../sys/fd.ts";
 import { seek, seekTo, writeAll } from "../sys/fd.ts";
@@ -10,7 +11,10 @@ import {
   mknod,
   O,
   readlink,
+  S_IFBLK,
+  S_IFCHR,
   S_IFDIR,
+  S_IFIFO,
   S_IFLNK,
   S_IFMT,
   S_IFREG,
@@ -20,6 +24,16 @@ import {
 } from "../sys/files.ts";
 import { READING } from "../sys/rooted_file.ts";
 import { readXattrs, readXattrsOf, setXattr, setXattrOf } from "../sys/xattr.ts";
+
+/** The entry of each kind of file (its bits in the mode); none for sockets. */
+export const TAR_TYPES: Readonly<Record<number, TarType | undefined>> = {
+  [S_IFREG]: "file",
+  [S_IFLNK]: "symlink",
+  [S_IFDIR]: "directory",
+  [S_IFCHR]: "char",
+  [S_IFBLK]: "block",
+  [S_IFIFO]: "fifo",
+};
 
 /**
  * True for attributes that are part of a layer. Overlay's attributes are not (a hostile layer could redirect

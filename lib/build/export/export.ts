@@ -50,20 +50,6 @@ export type Exported = Pick<
   | "caches"
 >;
 
-/** The output of a build that asks for none. */
-export const PLAIN_OUTPUT: OutputSpec = {
-  type: "image",
-  names: [],
-  push: true,
-  byDigest: false,
-  store: true,
-  folder: false,
-  compression: "gzip",
-  forceCompression: false,
-  dockerTypes: false,
-  annotations: [],
-};
-
 /** Refuses outputs that cannot be delivered, before any work is done. */
 export function checkExport(
   request: Pick<ExportRequest, "images" | "tags" | "outputs" | "annotations" | "cacheTo">,

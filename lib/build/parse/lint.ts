@@ -1,12 +1,4 @@
 /** BuildKit's build checks, as far as the text alone decides them. */
-import type {
-  ArgInstruction,
-  Directives,
-  FromInstruction,
-  Instruction,
-  KnownFacts,
-  Stage,
-} from "./ast.ts";
 import { lintFrom } from "./lint_from.ts";
 import type { LintInput, Seen } from "./lint_input.ts";
 import type { Linter } from "./lint_rules.ts";

@@ -6,6 +6,7 @@ import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { ContainerConfig, HistoryEntry, Platform } from "../../oci/types.ts";
 import type { Entitlement } from "../../api/build_entitlements.ts";
 import type { OpenTree } from "../inputs.ts";
+import type { Mount } from "../parse/ast.ts";
 
 /** A file system: a vertex's result, the build context, or nothing at all (`FROM scratch`). */
 export type Source = Vertex | "context" | "scratch";
@@ -143,28 +144,8 @@ export type RunMount =
     uid: number;
     gid: number;
   }
-  | { type: "tmpfs"; target: string; size?: number }
-  | {
-    type: "secret";
-    id: string;
-    /** Path of the file; absent: the secret is only in the variable `env`. */
-    target?: string;
-    env?: string;
-    required: boolean;
-    mode: number;
-    uid: number;
-    gid: number;
-  }
-  | {
-    type: "ssh";
-    id: string;
-    /** Path of the agent's socket. */
-    target: string;
-    required: boolean;
-    mode: number;
-    uid: number;
-    gid: number;
-  };
+  | Extract<Mount, { type: "tmpfs" | "secret" }>
+  | Extract<Mount, { type: "ssh" }> & { target: string };
 
 /** Mounts that show files of another source. */
 export type SourceMount = Extract<RunMount, { from: Source }>;

@@ -11,6 +11,7 @@
  */
 import type { RestartPolicy } from "../../api/deploy_spec.ts";
 import type { LogFrame } from "../../api/deployment.ts";
+import type { InstanceStats } from "../../api/workload.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { ProcessSpec } from "../../runtime/spec.ts";
@@ -135,19 +136,11 @@ export interface ExecOptions {
   signal?: AbortSignal;
 }
 
-/** Counters since the container's start. The values of memory and processes are current ones. */
-export interface Usage {
-  /** Nanoseconds of CPU time. */
-  cpu: number;
-  /** Bytes in use, without caches that the kernel can drop at once. */
-  memory: number;
-  /** Bytes; absent: no limit. */
-  memoryLimit?: number;
-  processes: number;
-  /** Bytes. */
-  blockRead: number;
-  blockWritten: number;
-}
+/** Of one container. */
+export type Usage = Pick<
+  InstanceStats,
+  "cpu" | "memory" | "memoryLimit" | "processes" | "blockRead" | "blockWritten"
+>;
 
 export interface ContainerEngine {
   readonly roots: ContainerRoots;

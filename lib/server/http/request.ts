@@ -2,6 +2,7 @@
  * A request as handlers see it, whichever reader read it. Costly parts (header list, address, body stream,
  * abort signal) are made on first use.
  */
+import { BodyReaders } from "../../api/body_readers.ts";
 import type { RequestBody } from "../../base/request_body.ts";
 
 export type Body = ReadableStream<Uint8Array<ArrayBuffer>> & RequestBody;
@@ -93,7 +94,7 @@ export function hostOf(source: Source): string | undefined {
   return host !== undefined && isHost(host) ? host : undefined;
 }
 
-export class ListenerRequest implements Request {
+export class ListenerRequest extends BodyReaders implements Request {
   readonly cache = "default";
   readonly credentials = "same-origin";
   readonly destination = "";
@@ -111,6 +112,7 @@ export class ListenerRequest implements Request {
   #url: string | undefined;
 
   constructor(private readonly source: Source) {
+    super();
     this.headers = new LazyHeaders(source);
   }
 
@@ -144,7 +146,7 @@ export class ListenerRequest implements Request {
     return this.#body?.locked ?? false;
   }
 
-  #whole(): Response {
+  protected whole(): Response {
     return new Response(this.body);
   }
 
@@ -155,33 +157,5 @@ export class ListenerRequest implements Request {
       body: this.body,
       signal: this.signal,
     });
-  }
-
-  arrayBuffer(): Promise<ArrayBuffer> {
-    return this.#whole().arrayBuffer();
-  }
-
-  blob(): Promise<Blob> {
-    return this.#whole().blob();
-  }
-
-  bytes(): Promise<Uint8Array<ArrayBuffer>> {
-    return this.#whole().bytes();
-  }
-
-  formData(): Promise<FormData> {
-    return this.#whole().formData();
-  }
-
-  json(): Promise<unknown> {
-    return this.#whole().json();
-  }
-
-  text(): Promise<string> {
-    return this.#whole().text();
-  }
-
-  textStream(): ReadableStream<string> {
-    return this.#whole().textStream();
   }
 }

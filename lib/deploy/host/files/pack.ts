@@ -6,20 +6,11 @@ import { compareRaw, decodeRaw } from "../../../base/raw_string.ts";
 import { SvcError } from "../../../base/errors.ts";
 import type { TarType } from "../../../oci/tar.ts";
 import { type TarSegment, TarWriter } from "../../../oci/tar_write.ts";
-import { layerXattrs } from "../../../snapshot/metadata.ts";
+import { layerXattrs, TAR_TYPES } from "../../../snapshot/metadata.ts";
 import { readNames } from "../../../sys/directory.ts";
 import { hasCode } from "../../../sys/errno.ts";
 import { close, read, seek, seekTo } from "../../../sys/fd.ts";
-import {
-  type FileStat,
-  S_IFBLK,
-  S_IFCHR,
-  S_IFDIR,
-  S_IFIFO,
-  S_IFLNK,
-  S_IFMT,
-  S_IFREG,
-} from "../../../sys/files.ts";
+import { type FileStat, S_IFLNK, S_IFMT } from "../../../sys/files.ts";
 import { reopen } from "../../../sys/rooted_file.ts";
 import { callHere, cbytes } from "../../../sys/system_call.ts";
 import type { FileStat as PublicStat } from "../../caps.ts";
@@ -33,15 +24,6 @@ import {
   type Place,
   refuseKernels,
 } from "./place.ts";
-
-const TYPES: Record<number, TarType> = {
-  [S_IFREG]: "file",
-  [S_IFLNK]: "symlink",
-  [S_IFDIR]: "directory",
-  [S_IFCHR]: "char",
-  [S_IFBLK]: "block",
-  [S_IFIFO]: "fifo",
-};
 
 const CHUNK = 256 * 1024;
 const BLOCK = 512;
@@ -106,7 +88,7 @@ class Packer {
 
   *entry(place: Place, path: string, depth: number): Generator<Uint8Array> {
     const { stat } = place;
-    const type = TYPES[stat.mode & S_IFMT];
+    const type = TAR_TYPES[stat.mode & S_IFMT];
     if (!type) return;
     if (type !== "directory" && stat.nlink > 1) {
       const key = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
