@@ -4,7 +4,7 @@ import type { Logger } from "../base/log.ts";
 import type { DeploymentStatus } from "../api/deployment.ts";
 import type { Builder } from "../build/builder.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
-import { openAccess } from "./access.ts";
+import { type Access, openAccess } from "./access.ts";
 import { createDelegation, type DelegationOptions } from "./delegation.ts";
 import type { ManagementDeps } from "./deps.ts";
 import { isLoopback } from "./hosts.ts";
@@ -30,6 +30,13 @@ export interface TestOptions {
   note?: ServerOptions["note"];
   isOwnName?: ServerOptions["isOwnName"];
 }
+
+/** A policy tells callers apart, who are whom the field X-Name says. */
+export const accessByName: Access = {
+  ...openAccess,
+  perIdentity: true,
+  authenticate: ({ headers }) => ({ subject: headers.get("x-name")!, scopes: [], method: "token" }),
+};
 
 export async function startTestServer(options: TestOptions = {}): Promise<TestServer> {
   const lifecycle = options.deps?.lifecycle ?? new Lifecycle();

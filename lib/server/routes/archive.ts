@@ -7,8 +7,12 @@ import { json } from "../json.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
 import { requireAbilityFor } from "./ability.ts";
+import { CallerTurns } from "./caller_turns.ts";
 
 const TAR_TYPE = "application/x-tar";
+
+/** Copies of one caller, of 16 that a host's backend does at once (lib/deploy/host/files/jobs.ts). */
+const MOST_OF_ONE = 12;
 
 /** The path that the query names: absolute in the container. */
 function pathOf(query: Query): string {
@@ -26,6 +30,10 @@ const tarAnswer = (tar: ReadableStream<Uint8Array>) =>
   });
 
 export function archiveRoutes(deps: ManagementDeps): Route[] {
+  const turns = new CallerTurns(deps.access, MOST_OF_ONE);
+  const inTurns = (handler: (context: Context) => Promise<Response>) =>
+    turns.of(handler, { attempt: "copy files", archive: TAR_TYPE });
+
   async function read(context: Context): Promise<Response> {
     const { request, url, signal, params: { name } } = context;
     const query = new Query(url);
@@ -83,13 +91,13 @@ export function archiveRoutes(deps: ManagementDeps): Route[] {
       help:
         "What an instance (the first that runs, or `instance`) has changed in its image's files: paths, each `added`, " +
         "`modified` or `deleted`. Nothing of what is mounted in it.",
-      handler: changes,
+      handler: inTurns(changes),
     },
     {
       ...endpoint("GET /deployments/{name}/export"),
       action: "exec",
       help: "The root of an instance as a tar archive, without what is mounted in it.",
-      handler: exported,
+      handler: inTurns(exported),
     },
     {
       ...endpoint("GET /deployments/{name}/archive"),
@@ -97,7 +105,7 @@ export function archiveRoutes(deps: ManagementDeps): Route[] {
       help:
         "The file or folder at `path` of an instance (the first that runs, or `instance`) as a tar archive, under " +
         "the path's last part; or, where Accept asks for JSON alone, what it is. A link is not followed.",
-      handler: read,
+      handler: inTurns(read),
     },
     {
       ...endpoint("PUT /deployments/{name}/archive"),
@@ -105,7 +113,7 @@ export function archiveRoutes(deps: ManagementDeps): Route[] {
       help:
         "Unpacks the tar archive in the body into the folder `path` of an instance, with the archive's owners; " +
         "existing files are replaced.",
-      handler: write,
+      handler: inTurns(write),
     },
   ];
 }

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import type { FileAbility } from "../../deploy/caps.ts";
-import { startTestServer, STATUS } from "../testing.ts";
+import { eventually } from "../../../test/waits.ts";
+import { accessByName, startTestServer, STATUS } from "../testing.ts";
 
 const stat = { name: "hosts", size: 3, mode: 0o100644, modified: "2026-01-01T00:00:00Z" };
 
-async function fileServer(ability: Partial<FileAbility> = {}) {
+async function fileServer(ability: Partial<FileAbility> = {}, perIdentity = false) {
   const asked: unknown[][] = [];
   const note = (what: string, name: string, path: string, instance?: string) =>
     void asked.push([what, name, path, instance]);
@@ -25,6 +26,7 @@ async function fileServer(ability: Partial<FileAbility> = {}) {
     ...ability,
   };
   const server = await startTestServer({
+    ...(perIdentity && { deps: { access: accessByName } }),
     backend: {
       status: (name) => Promise.resolve(name === "web" ? STATUS : undefined),
       caps: { files },
@@ -138,4 +140,26 @@ Deno.test("archive: a client that goes away ends the reading, and a backend with
     assert.equal(answer.status, 501);
     assert.match((await answer.json()).detail, /the deploy backend fake cannot do it/);
   }
+});
+
+Deno.test("archive: one caller has so many copies under way, and leaves some to others", async () => {
+  const endless = () => new ReadableStream({ pull: (to) => to.enqueue(new Uint8Array(65_536)) });
+  const read = () => Promise.resolve({ stat, tar: endless() });
+  const { server, call } = await fileServer({ read }, true);
+  await using _ = server;
+  const copy = (name: string) => call("/web/archive?path=/", { headers: { "x-name": name } });
+  const held = await Promise.all(Array.from({ length: 12 }, () => copy("greedy")));
+  assert.deepEqual(new Set(held.map(({ status }) => status)), new Set([200]));
+  const refused = await copy("greedy");
+  assert.equal(refused.status, 503);
+  assert.match((await refused.json()).detail, /Cannot copy files: 12 clients of yours do so/);
+  held.push(await copy("other"));
+  assert.equal(held.at(-1)!.status, 200);
+  await held.shift()!.body!.cancel();
+  await eventually("a turn again", async () => {
+    const answer = await copy("greedy");
+    await answer.body!.cancel();
+    return answer.status === 200;
+  });
+  for (const { body } of held) await body!.cancel();
 });

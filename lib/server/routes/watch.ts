@@ -8,6 +8,7 @@ import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
 import { streamed } from "../streamed.ts";
 import { requireAbilityFor } from "./ability.ts";
+import { CallerTurns } from "./caller_turns.ts";
 
 /** Milliseconds between two samples, unless the query says something else. */
 const EVERY_MS = 1000;
@@ -17,6 +18,7 @@ const MOST_MS = 3_600_000;
 
 /** Those who follow counters at once: the engine is read for each of them. */
 const MOST_FOLLOWERS = 64;
+const MOST_OF_ONE = 48;
 
 function intervalOf(query: Query): number {
   const text = query.text("interval");
@@ -42,14 +44,20 @@ async function* of(
 export function watchRoutes(deps: ManagementDeps): Route[] {
   const { lifecycle: { stopping } } = deps;
   let followers = 0;
+  const turns = new CallerTurns(deps.access, MOST_OF_ONE);
 
-  /** Counts the follower until its samples end, or nobody reads them any more. */
-  function counted<T>(samples: AsyncIterable<T>, signal: AbortSignal): AsyncIterable<T> {
+  /** Counts the follower until its samples end, or nobody reads them any more. `over` ends its caller's turn. */
+  function counted<T>(
+    samples: AsyncIterable<T>,
+    signal: AbortSignal,
+    over: () => void,
+  ): AsyncIterable<T> {
     followers++;
     let counts = true;
     const release = () => {
       if (counts) followers--;
       counts = false;
+      over();
     };
     signal.addEventListener("abort", release, { once: true });
     return (async function* () {
@@ -77,9 +85,10 @@ export function watchRoutes(deps: ManagementDeps): Route[] {
         `Cannot follow the counters of ${name}: ${MOST_FOLLOWERS} clients follow some already`,
       );
     }
+    const over = turns.take(context.identity, `follow the counters of ${name}`);
     return streamed(context, {
       stopping,
-      open: (signal) => counted(ability(name, { instance, signal, everyMs }), signal),
+      open: (signal) => counted(ability(name, { instance, signal, everyMs }), signal, over),
     });
   }
 

@@ -1,10 +1,18 @@
 import assert from "node:assert/strict";
+import { eventually } from "../../../test/waits.ts";
 import type { InstanceEvent } from "../../api/deployment.ts";
 import type { InstanceStats } from "../../api/workload.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { InstanceOptions } from "../../deploy/caps.ts";
 import { InstanceEvents } from "../../deploy/instance_events.ts";
-import { collect, jsonLines, startTestServer, STATUS } from "../testing.ts";
+import {
+  accessByName,
+  collect,
+  jsonLines,
+  startTestServer,
+  STATUS,
+  type TestOptions,
+} from "../testing.ts";
 
 const API = "/.svc/v1";
 
@@ -20,9 +28,13 @@ const sample = (instance: string, cpu: number): InstanceStats => ({
 
 type Asked = InstanceOptions & { everyMs?: number };
 
-async function statsServer(produce: (options: Asked) => AsyncIterable<InstanceStats>) {
+async function statsServer(
+  produce: (options: Asked) => AsyncIterable<InstanceStats>,
+  deps: TestOptions["deps"] = {},
+) {
   const asked: Asked[] = [];
   const server = await startTestServer({
+    deps,
     backend: {
       status: (name) => Promise.resolve(name === "web" ? STATUS : undefined),
       caps: {
@@ -84,6 +96,32 @@ Deno.test("stats: followers are counted, and make room when they go", async () =
   } while (last.status === 503);
   assert.equal(last.status, 200);
   await Promise.all(all.slice(1).map((one) => one.body!.cancel()));
+});
+
+Deno.test("stats: one caller follows so many counters, and leaves some to others", async () => {
+  const { server } = await statsServer(async function* ({ signal }) {
+    yield sample("web-0", 1);
+    await new Promise((resolve) => signal!.addEventListener("abort", resolve));
+  }, { access: accessByName });
+  await using _ = server;
+  const follow = (name: string) =>
+    fetch(`${server.base}${API}/deployments/web/stats?follow=1`, { headers: { "x-name": name } });
+  const held = await Promise.all(Array.from({ length: 48 }, () => follow("greedy")));
+  const refused = await follow("greedy");
+  assert.equal(refused.status, 503);
+  assert.match(
+    await refused.text(),
+    /Cannot follow the counters of web: 48 clients of yours do so/,
+  );
+  held.push(await follow("other"));
+  assert.deepEqual(new Set(held.map(({ status }) => status)), new Set([200]));
+  await held.shift()!.body!.cancel();
+  await eventually("a turn again", async () => {
+    const answer = await follow("greedy");
+    await answer.body!.cancel();
+    return answer.status === 200;
+  });
+  await Promise.all(held.map(({ body }) => body!.cancel()));
 });
 
 Deno.test("stats: a failure in mid-stream is the last line, a client that goes ends the samples", async () => {
