@@ -3,10 +3,10 @@
  * written by others, and they reach the server over the gateway of their network.
  */
 import { BlockList, isIPv6 } from "node:net";
-import { exists } from "../base/fs.ts";
 import { SvcError } from "../base/errors.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import { gatewayOf } from "../runtime/bridge_rules.ts";
+import { isEngineBridge } from "../runtime/engine_bridges.ts";
 import { bridgeNetwork, isBridgeOf } from "../runtime/network.ts";
 import { parseAddress6 } from "../base/address6.ts";
 import { inSubnet6, parseSubnet6 } from "../runtime/subnets6.ts";
@@ -20,15 +20,8 @@ type Interface =
 /** Throws `denied`; later, where an engine has to be asked whose network it is. */
 export type RefusePeer = (route: Route, remote: string) => void | Promise<void>;
 
-/** Also true where it cannot be told: the folder may be another network namespace's. */
-async function isBridgeHere(link: string): Promise<boolean> {
-  const folder = `/sys/class/net/${link}`;
-  return await exists(`${folder}/bridge`) || !await exists(folder);
-}
-
 export interface OwnNetworksOptions {
   interfaces?: () => Interface[];
-  isBridge?: (link: string) => Promise<boolean>;
   /** Its networks are refused too, those of engines with bridges of their own. */
   backend?: () => Promise<Pick<DeployBackend, "caps">>;
 }
@@ -61,23 +54,19 @@ function holds(subnet: string, address: string): boolean {
 
 const isLinkLocal = (address: string) => address.startsWith("fe80:");
 
-/** The interfaces by which the peer is, or may be, on this host's own links. */
-function linksTo(peer: string, all: readonly Interface[]): Set<string> {
+/** The names of interfaces by which the peer is, or may be, on this host's own links. */
+function linksTo(peer: string, all: readonly Interface[]): string[] {
   // The system does not tell by which interface a link-local peer came: by one that has IPv6.
   const may = isLinkLocal(peer)
     ? all.filter(({ address }) => isIPv6(address) && !isLinkLocal(address))
     : all.filter(({ cidr }) => cidr !== undefined && holds(cidr, peer));
-  return new Set(may.map(({ name }) => name));
+  return may.map(({ name }) => name);
 }
 
 /** `base`: SVC_CNI_SUBNET_BASE. A peer in another subnet of it is refused only where this host has the bridge. */
 export function refuseOwnNetworks(
   base: string,
-  {
-    interfaces = Deno.networkInterfaces,
-    isBridge = isBridgeHere,
-    backend,
-  }: OwnNetworksOptions = {},
+  { interfaces = Deno.networkInterfaces, backend }: OwnNetworksOptions = {},
 ): RefusePeer {
   const isOwn6 = (number: bigint) =>
     interfaces().some(({ name, address, cidr = "" }) => {
@@ -95,14 +84,11 @@ export function refuseOwnNetworks(
     return address !== gateway &&
       interfaces().some((one) => one.name === network.bridge && one.address === gateway);
   };
-  /** Engines say which networks are this server's; only a peer on a bridge of this host can be in one. */
+  /** Engines say which networks are this server's; only a peer on one of their bridges can be in one. */
   const refuseEngines = async (peer: string) => {
     const all = interfaces();
     if (all.some(({ address }) => address === peer)) return;
-    const links = await Array.fromAsync(linksTo(peer, all));
-    const bridges = (await Promise.all(links.map(isBridge))).flatMap((is, at) =>
-      is ? links[at] : []
-    );
+    const bridges = linksTo(peer, all).filter(isEngineBridge);
     if (bridges.length === 0) return;
     const { networks } = (await backend!()).caps;
     const subnets = (await networks?.list() ?? []).flatMap(({ subnet }) => subnet ?? []);

@@ -88,12 +88,11 @@ Deno.test("what comes out of a network that the engine made for this server is r
   const engines = refuseOwnNetworks("10.4", {
     interfaces: () => [
       { name: "lo", address: "127.0.0.1", cidr: "127.0.0.1/8" },
-      { name: "br-1", address: "172.18.0.1", cidr: "172.18.0.1/16" },
-      { name: "br-1", address: "fd00::1", cidr: "fd00::1/64" },
+      { name: "br-0a1b2c3d4e5f", address: "172.18.0.1", cidr: "172.18.0.1/16" },
+      { name: "br-0a1b2c3d4e5f", address: "fd00::1", cidr: "fd00::1/64" },
       { name: "docker0", address: "172.17.0.1", cidr: "172.17.0.1/16" },
-      { name: "eth0", address: "192.0.2.1", cidr: "192.0.2.1/24" },
+      { name: "br0", address: "192.0.2.1", cidr: "192.0.2.1/24" },
     ],
-    isBridge: (link) => Promise.resolve(link !== "eth0"),
     backend: () => Promise.resolve({ caps: { networks } }),
   });
   for (const peer of ["172.18.0.2", "[::ffff:172.18.0.2]", "[fd00::2]", "[fe80::2]"]) {
