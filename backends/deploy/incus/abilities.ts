@@ -15,7 +15,7 @@ import { attachAbility } from "../shared/engine_api/abilities/attach.ts";
 import { attachCalls } from "./attach.ts";
 import type { IncusContainers } from "./containers.ts";
 import { execIn, runProbe } from "./exec.ts";
-import { filesAbility } from "./files.ts";
+import { IncusFiles } from "./files.ts";
 import { isRunning } from "./inspect.ts";
 import type { IncusPlace } from "./place.ts";
 import type { IncusSource } from "./source.ts";
@@ -51,30 +51,31 @@ if [ "$name" = incusd ]; then
 fi
 kill "-$1" "$main"`;
 
-export function incusAbilities(
-  { place, containers, source }: AbilityOptions,
-  parts: DeployedParts,
-): DeployCaps {
-  const { client } = place;
+/** From within: Incus has no call for it. */
+async function send(
+  { place: { client }, containers }: AbilityOptions,
+  { id: instance, container: name }: RunningInstance,
+  number: number,
+): Promise<void> {
+  if (number === SIGKILL) return await containers.kill(name);
+  const signal = AbortSignal.timeout(COMMAND_MS);
+  const { code, output } = await runProbe(
+    { client, name, instance },
+    ["sh", "-c", SEND, "sh", String(number)],
+    signal,
+  );
+  if (code === 0) return;
+  throw new SvcError(
+    "unsupported",
+    `Cannot send a signal to ${instance}: ${output.trim() || "the image has no sh"}`,
+    { help: "use an image with a shell, or stop the deployment" },
+  );
+}
 
-  /** From within: Incus has no call for it. */
-  async function send({ id: instance, container: name }: RunningInstance, number: number) {
-    if (number === SIGKILL) return await containers.kill(name);
-    const signal = AbortSignal.timeout(COMMAND_MS);
-    const { code, output } = await runProbe(
-      { client, name, instance },
-      ["sh", "-c", SEND, "sh", String(number)],
-      signal,
-    );
-    if (code === 0) return;
-    throw new SvcError(
-      "unsupported",
-      `Cannot send a signal to ${instance}: ${output.trim() || "the image has no sh"}`,
-      { help: "use an image with a shell, or stop the deployment" },
-    );
-  }
-
-  const freeze = (frozen: boolean) => async (name: string, options: InstanceOptions = {}) => {
+/** `pause` or, where `frozen` is false, `unpause`. */
+const freezing =
+  ({ client }: IncusPlace, parts: DeployedParts, frozen: boolean) =>
+  async (name: string, options: InstanceOptions = {}): Promise<void> => {
     const act = frozen ? "pause" : "unpause";
     await Promise.all(
       requireRunning(parts, name, options.instance).map(async ({ id, container }) => {
@@ -95,52 +96,56 @@ export function incusAbilities(
     );
   };
 
-  async function sample(
-    name: string,
-    { id, container }: RunningInstance,
-    signal?: AbortSignal,
-  ): Promise<InstanceStats | undefined> {
-    const found = await client.get<Instance>({
-      path: `/instances/${container}`,
-      query: { recursion: 1 },
-      attempted: `Cannot read the counters of ${id}`,
-      signal,
-    });
-    const { state } = found;
-    if (!state || !isRunning(found)) return undefined;
-    const limit = parts.require(name).record.spec.resources?.memoryLimit;
-    const counters = Object.entries(state.network ?? {}).filter(([nic]) => nic !== "lo")
-      .map(([, { counters }]) => counters);
-    return {
-      time: new Date().toISOString(),
-      instance: id,
-      cpu: state.cpu.usage,
-      memory: state.memory.usage,
-      ...(limit && { memoryLimit: limit }),
-      processes: state.processes,
-      ...await disks(container, signal),
-      received: counters.reduce((sum, { bytes_received }) => sum + bytes_received, 0),
-      sent: counters.reduce((sum, { bytes_sent }) => sum + bytes_sent, 0),
-    };
-  }
+async function sample(
+  { client }: IncusPlace,
+  { id, container }: RunningInstance,
+  memoryLimit: number | undefined,
+  signal?: AbortSignal,
+): Promise<InstanceStats | undefined> {
+  const found = await client.get<Instance>({
+    path: `/instances/${container}`,
+    query: { recursion: 1 },
+    attempted: `Cannot read the counters of ${id}`,
+    signal,
+  });
+  const { state } = found;
+  if (!state || !isRunning(found)) return undefined;
+  const counters = Object.entries(state.network ?? {}).filter(([nic]) => nic !== "lo")
+    .map(([, { counters }]) => counters);
+  return {
+    time: new Date().toISOString(),
+    instance: id,
+    cpu: state.cpu.usage,
+    memory: state.memory.usage,
+    ...(memoryLimit && { memoryLimit }),
+    processes: state.processes,
+    ...await disks(client, container, signal),
+    received: counters.reduce((sum, { bytes_received }) => sum + bytes_received, 0),
+    sent: counters.reduce((sum, { bytes_sent }) => sum + bytes_sent, 0),
+  };
+}
 
-  /** Incus tells what disks read and write among its metrics alone. */
-  async function disks(name: string, signal?: AbortSignal) {
-    const { body } = await client.raw({
-      path: "/metrics",
-      attempted: `Cannot read the counters of ${name}`,
-      signal,
-    });
-    const text = await new Response(body as ReadableStream<Uint8Array<ArrayBuffer>>).text();
-    const own = text.split("\n").filter((line) => line.includes(`name="${name}"`));
-    const sum = (metric: string) =>
-      own.filter((line) => line.startsWith(`${metric}{`))
-        .reduce((all, line) => all + Number(line.slice(line.lastIndexOf(" "))), 0);
-    return {
-      blockRead: sum("incus_disk_read_bytes_total"),
-      blockWritten: sum("incus_disk_written_bytes_total"),
-    };
-  }
+/** Incus tells what disks read and write among its metrics alone. */
+async function disks(client: IncusPlace["client"], name: string, signal?: AbortSignal) {
+  const { body } = await client.raw({
+    path: "/metrics",
+    attempted: `Cannot read the counters of ${name}`,
+    signal,
+  });
+  const text = await new Response(body as ReadableStream<Uint8Array<ArrayBuffer>>).text();
+  const own = text.split("\n").filter((line) => line.includes(`name="${name}"`));
+  const sum = (metric: string) =>
+    own.filter((line) => line.startsWith(`${metric}{`))
+      .reduce((all, line) => all + Number(line.slice(line.lastIndexOf(" "))), 0);
+  return {
+    blockRead: sum("incus_disk_read_bytes_total"),
+    blockWritten: sum("incus_disk_written_bytes_total"),
+  };
+}
+
+export function incusAbilities(options: AbilityOptions, parts: DeployedParts): DeployCaps {
+  const { place, source } = options;
+  const { client } = place;
 
   return {
     attach: attachAbility({ ...parts, calls: attachCalls(source) }),
@@ -164,13 +169,16 @@ export function incusAbilities(
           `Cannot send signal ${JSON.stringify(text)}: unknown`,
         );
       }
-      await Promise.all(chosen.map((one) => send(one, number)));
+      await Promise.all(chosen.map((one) => send(options, one, number)));
     },
 
-    pause: { pause: freeze(true), unpause: freeze(false) },
+    pause: { pause: freezing(place, parts, true), unpause: freezing(place, parts, false) },
 
-    files: filesAbility(place, parts),
-    stats: statsBy(parts, sample),
+    files: new IncusFiles(place, parts),
+    stats: statsBy(parts, (name, one, signal) => {
+      const { memoryLimit } = parts.require(name).record.spec.resources ?? {};
+      return sample(place, one, memoryLimit, signal);
+    }),
     top: topAbility(place, parts),
     volumes: volumesAbility(place, parts),
     networks: networksAbility(parts),

@@ -8,7 +8,7 @@ import { isActive } from "../shared/engine_api/inspect.ts";
 import { EngineNetworks } from "../shared/engine_api/networks.ts";
 import { EngineWatch } from "../shared/engine_api/watch.ts";
 import { incusAbilities } from "./abilities.ts";
-import { incusCompanions } from "./companions.ts";
+import { IncusCompanions } from "./companions.ts";
 import { IncusContainers } from "./containers.ts";
 import { imageFinder } from "./image.ts";
 import { Names } from "./names.ts";
@@ -44,7 +44,7 @@ export function incusEngine(
     name: "incus",
     product: source.product,
     ...{ watch, networks, containers },
-    companions: incusCompanions(place),
+    companions: new IncusCompanions(place),
     ready: async () => void await client.server(),
     async about() {
       const { environment: { server_version = "" } } = await client.server();

@@ -30,16 +30,41 @@ const below = (path: string, folder: string) =>
 const missing = (path: string) =>
   new SvcError("not_found", `Cannot copy ${path}: no such file or folder`);
 
-export function filesAbility(place: IncusPlace, parts: DeployedParts): FileAbility {
-  const { client, pool } = place;
+/** Of a link itself, unless the path says that it is a folder. */
+async function look({ sftp, path }: Where): Promise<Attributes | undefined> {
+  return /\/\.?$/.test(path) ? await sftp.stat(path) : await sftp.lstat(path);
+}
+
+async function statOf(
+  { sftp, path: within }: Where,
+  path: string,
+  found: Attributes,
+): Promise<FileStat> {
+  const { size = 0, mode = 0, mtime = 0 } = found;
+  return {
+    name: posix.basename(posix.resolve("/", path)) || "/",
+    ...{ size, mode },
+    modified: new Date(mtime * 1000).toISOString(),
+    ...(formatOf(found) === LINK && { linkTarget: await sftp.readlink(within) }),
+  };
+}
+
+export class IncusFiles implements FileAbility {
+  readonly #place: IncusPlace;
+  readonly #parts: DeployedParts;
+
+  constructor(place: IncusPlace, parts: DeployedParts) {
+    this.#place = place;
+    this.#parts = parts;
+  }
 
   /** Where a path leads while the instance does not run: its mounts are not there. */
-  async function stopped(
+  async #stopped(
     name: string,
     container: string,
     path: string,
   ): Promise<{ of: string; path: string; requirePlace: Where["requirePlace"] }> {
-    const { mounts, volumes } = parts.require(name).record.spec;
+    const { mounts, volumes } = this.#parts.require(name).record.spec;
     const at = posix.normalize(path);
     const needs = (why: string) =>
       new SvcError("conflict", `Cannot use path ${path}: ${why}`, {
@@ -62,6 +87,7 @@ export function filesAbility(place: IncusPlace, parts: DeployedParts): FileAbili
         },
       };
     }
+    const { client, pool } = this.#place;
     const { api_extensions } = await client.server();
     if (!api_extensions.includes(VOLUME_FILES)) throw needs("a volume is there, while it runs");
     return {
@@ -73,7 +99,7 @@ export function filesAbility(place: IncusPlace, parts: DeployedParts): FileAbili
     };
   }
 
-  async function open(
+  async #open(
     name: string,
     path: string,
     attempted: string,
@@ -82,13 +108,14 @@ export function filesAbility(place: IncusPlace, parts: DeployedParts): FileAbili
     if (!path.startsWith("/")) {
       throw new SvcError("argument_invalid", `Cannot use path ${path}: it has to begin with /`);
     }
-    const { container } = parts.require(name).pick(instance);
-    parts.watch.requireLive();
-    const found = parts.watch.state(container);
+    const { watch, require } = this.#parts;
+    const { container } = require(name).pick(instance);
+    watch.requireLive();
+    const found = watch.state(container);
     const where = found && runs(found)
       ? { of: `/instances/${container}`, path, requirePlace: () => {} }
-      : await stopped(name, container, path);
-    const sftp = await client.sftp(where.of, attempted, signal);
+      : await this.#stopped(name, container, path);
+    const sftp = await this.#place.client.sftp(where.of, attempted, signal);
     const leave = () => sftp[Symbol.dispose]();
     signal?.addEventListener("abort", leave, { once: true });
     return {
@@ -100,66 +127,52 @@ export function filesAbility(place: IncusPlace, parts: DeployedParts): FileAbili
     };
   }
 
-  /** Of a link itself, unless the path says that it is a folder. */
-  async function look({ sftp, path }: Where): Promise<Attributes | undefined> {
-    return /\/\.?$/.test(path) ? await sftp.stat(path) : await sftp.lstat(path);
+  async stat(name: string, path: string, options?: InstanceOptions): Promise<FileStat | undefined> {
+    using where = await this.#open(name, path, `Cannot look at ${path}`, options);
+    const found = await look(where);
+    return found && await statOf(where, path, found);
   }
 
-  async function statOf(
-    { sftp, path: within }: Where,
-    path: string,
-    found: Attributes,
-  ): Promise<FileStat> {
-    const { size = 0, mode = 0, mtime = 0 } = found;
-    return {
-      name: posix.basename(posix.resolve("/", path)) || "/",
-      ...{ size, mode },
-      modified: new Date(mtime * 1000).toISOString(),
-      ...(formatOf(found) === LINK && { linkTarget: await sftp.readlink(within) }),
-    };
-  }
-
-  return {
-    async stat(name, path, options) {
-      using where = await open(name, path, `Cannot look at ${path}`, options);
+  async read(name: string, path: string, options: InstanceOptions = {}) {
+    const where = await this.#open(name, path, `Cannot copy ${path}`, options);
+    try {
       const found = await look(where);
-      return found && await statOf(where, path, found);
-    },
-    async read(name, path, options = {}) {
-      const where = await open(name, path, `Cannot copy ${path}`, options);
-      try {
-        const found = await look(where);
-        if (!found) throw missing(path);
-        const stat = await statOf(where, path, found);
-        return { stat, tar: archive(where, found, path, options.signal) };
-      } catch (error) {
-        where[Symbol.dispose]();
-        throw error;
+      if (!found) throw missing(path);
+      const stat = await statOf(where, path, found);
+      return { stat, tar: archive(where, found, path, options.signal) };
+    } catch (error) {
+      where[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async write(
+    name: string,
+    path: string,
+    tar: ReadableStream<Uint8Array>,
+    options: InstanceOptions = {},
+  ): Promise<void> {
+    const over = new AbortController();
+    const { signal = over.signal } = options;
+    try {
+      using where = await this.#open(name, path, `Cannot copy to ${path}`, options);
+      const folder = await where.sftp.stat(where.path);
+      if (!folder) throw missing(path);
+      if (formatOf(folder) !== FOLDER) {
+        throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
       }
-    },
-    async write(name, path, tar, options = {}) {
-      const over = new AbortController();
-      const { signal = over.signal } = options;
-      try {
-        using where = await open(name, path, `Cannot copy to ${path}`, options);
-        const folder = await where.sftp.stat(where.path);
-        if (!folder) throw missing(path);
-        if (formatOf(folder) !== FOLDER) {
-          throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
-        }
-        const source = tar.pipeThrough(new TransformStream(), {
-          signal: AbortSignal.any([signal, over.signal]),
-        });
-        await unpack(where.sftp, where.path, source, where.requirePlace);
-      } catch (error) {
-        signal.throwIfAborted();
-        throw error;
-      } finally {
-        over.abort();
-        if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
-      }
-    },
-  };
+      const source = tar.pipeThrough(new TransformStream(), {
+        signal: AbortSignal.any([signal, over.signal]),
+      });
+      await unpack(where.sftp, where.path, source, where.requirePlace);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      over.abort();
+      if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
+    }
+  }
 }
 
 /** Owns `where` from the call on. */

@@ -14,7 +14,7 @@ import { type EngineBackendOptions, openEngineBackend } from "./backend.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { knowsStartInterval } from "./container.ts";
 import { Containers } from "./containers.ts";
-import { dockerCompanions } from "./docker_companions.ts";
+import { DockerCompanions } from "./docker_companions.ts";
 import { dockerNetworks } from "./docker_networks.ts";
 import type { DeployEngine } from "./engine.ts";
 import { execIn } from "./exec.ts";
@@ -110,8 +110,7 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
   const store = imageAbilities(client, { folder: join(folder, "exports"), log });
   const images = new DeployImages(client, config.maxUnpackedBytes);
   const place = lazy(() => serverPlace(client, config));
-  const { mount, ...others } = dockerCompanions(client, server);
-  const companions = { ...others, ...!behaviour.serverMounts && { mount } };
+  const companions = new DockerCompanions(client, server, { mounts: !behaviour.serverMounts });
   const { requireReachable } = behaviour;
   return {
     name: behaviour.name,

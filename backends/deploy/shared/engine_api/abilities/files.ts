@@ -4,7 +4,12 @@
  */
 import { posix } from "node:path";
 import { SvcError } from "../../../../../lib/base/errors.ts";
-import type { FileAbility, FileStat, InstanceOptions } from "../../../../../lib/deploy/caps.ts";
+import type {
+  FileAbility,
+  FileChange,
+  FileStat,
+  InstanceOptions,
+} from "../../../../../lib/deploy/caps.ts";
 import type { CallOptions } from "../../../../../lib/docker/client.ts";
 import { daemonStatus } from "../../../../../lib/docker/errors.ts";
 import type { Answer } from "../../../../../lib/docker/exchange.ts";
@@ -126,24 +131,32 @@ async function* checked(
   yield writer.end();
 }
 
-export function filesAbility(
-  { client, watch, require, requireStill, behaviour: { looseArchives: loose } }: FilesParts,
-): FileAbility {
-  async function call(
+export class EngineFiles implements FileAbility {
+  readonly #parts: FilesParts;
+  /** The engine's archives follow links, and take patterns. */
+  readonly #loose: boolean;
+
+  constructor(parts: FilesParts) {
+    this.#parts = parts;
+    this.#loose = parts.behaviour.looseArchives === true;
+  }
+
+  async #call(
     method: "HEAD" | "GET" | "PUT",
     name: string,
     path: string,
     { instance, signal }: InstanceOptions = {},
     body?: () => ReadableStream<Uint8Array>,
   ): Promise<Answer> {
+    const { client, watch, require, requireStill } = this.#parts;
     if (!path.startsWith("/")) {
       throw new SvcError("argument_invalid", `Cannot use path ${path}: it has to begin with /`);
     }
-    if (loose) requirePlain(path);
+    if (this.#loose) requirePlain(path);
     const deployment = require(name);
     const { container } = deployment.pick(instance);
     watch.requireLive();
-    const checks = loose && method === "PUT";
+    const checks = this.#loose && method === "PUT";
     // What is told may be late, and the workload ends when it likes.
     const found = checks ? await watch.look(container, signal) : watch.state(container);
     // The engine looks up what it mounts, as it does for a start.
@@ -160,20 +173,16 @@ export function filesAbility(
     });
   }
 
-  async function look(
-    name: string,
-    path: string,
-    options?: InstanceOptions,
-  ): Promise<FileStat> {
+  async #look(name: string, path: string, options?: InstanceOptions): Promise<FileStat> {
     let answer: Answer;
     try {
-      answer = await call("HEAD", name, path, options);
+      answer = await this.#call("HEAD", name, path, options);
     } catch (error) {
       const status = daemonStatus(error);
       if (status === undefined || status === 404) throw error;
       // Answers to HEAD come without the engine's words.
       try {
-        answer = await call("GET", name, path, options);
+        answer = await this.#call("GET", name, path, options);
       } catch (error) {
         throw told(error, "not_found");
       }
@@ -183,89 +192,102 @@ export function filesAbility(
   }
 
   /** What an archive of it will be: an engine that follows links tells where one leads in the end. */
-  async function archived(
+  async #archived(
     name: string,
     path: string,
     stat: FileStat,
     options?: InstanceOptions,
   ): Promise<FileStat> {
-    if (!loose || stat.linkTarget === undefined) return stat;
-    const { linkTarget: _, ...found } = await look(name, stat.linkTarget, options);
+    if (!this.#loose || stat.linkTarget === undefined) return stat;
+    const { linkTarget: _, ...found } = await this.#look(name, stat.linkTarget, options);
     return { ...found, name: posix.basename(path) };
   }
 
-  const ofContainer = (
+  #ofContainer(
     what: "changes" | "export",
     name: string,
     { instance, signal }: InstanceOptions = {},
-  ): CallOptions => ({
-    method: "GET",
-    path: `/containers/${require(name).pick(instance).container}/${what}`,
-    attempted: what === "export" ? `Cannot export ${name}` : `Cannot tell the changes of ${name}`,
-    signal,
-  });
+  ): CallOptions {
+    const { container } = this.#parts.require(name).pick(instance);
+    return {
+      method: "GET",
+      path: `/containers/${container}/${what}`,
+      attempted: what === "export" ? `Cannot export ${name}` : `Cannot tell the changes of ${name}`,
+      signal,
+    };
+  }
 
-  return {
-    async changes(name, options) {
-      const all = await client.json<{ Path: string; Kind: number }[] | null>(
-        ofContainer("changes", name, options),
-      );
-      return (all ?? []).map(({ Path, Kind }) => ({ path: Path, kind: KINDS[Kind] }));
-    },
-    export: async (name, options) => await client.stream(ofContainer("export", name, options)),
-    async stat(name, path, options) {
-      require(name).pick(options?.instance);
+  async changes(name: string, options?: InstanceOptions): Promise<FileChange[]> {
+    const all = await this.#parts.client.json<{ Path: string; Kind: number }[] | null>(
+      this.#ofContainer("changes", name, options),
+    );
+    return (all ?? []).map(({ Path, Kind }) => ({ path: Path, kind: KINDS[Kind] }));
+  }
+
+  async export(name: string, options?: InstanceOptions): Promise<ReadableStream<Uint8Array>> {
+    return await this.#parts.client.stream(this.#ofContainer("export", name, options));
+  }
+
+  async stat(name: string, path: string, options?: InstanceOptions): Promise<FileStat | undefined> {
+    this.#parts.require(name).pick(options?.instance);
+    try {
+      return await this.#archived(name, path, await this.#look(name, path, options), options);
+    } catch (error) {
+      if (error instanceof SvcError && error.code === "not_found") return undefined;
+      throw error;
+    }
+  }
+
+  async read(name: string, path: string, options?: InstanceOptions) {
+    try {
+      const answer = await this.#call("GET", name, path, options);
       try {
-        return await archived(name, path, await look(name, path, options), options);
+        const stat = await this.#archived(name, path, statOf(answer), options);
+        return { stat, tar: answer.body };
       } catch (error) {
-        if (error instanceof SvcError && error.code === "not_found") return undefined;
+        await answer.body.cancel();
         throw error;
       }
-    },
-    async read(name, path, options) {
-      try {
-        const answer = await call("GET", name, path, options);
+    } catch (error) {
+      throw told(error, "not_found");
+    }
+  }
+
+  async write(
+    name: string,
+    path: string,
+    tar: ReadableStream<Uint8Array>,
+    options: InstanceOptions = {},
+  ): Promise<void> {
+    const over = new AbortController();
+    const { signal = over.signal } = options;
+    let broken: { error: unknown } | undefined;
+    try {
+      // Before the archive: an engine that refuses the folder may not wait for its end.
+      const folder = await this.#look(name, `${path.replace(/\/+$/, "")}/.`, options);
+      if (((await this.#archived(name, path, folder, options)).mode & TYPE) !== FOLDER) {
+        throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
+      }
+      const source = tar.pipeThrough(new TransformStream(), {
+        signal: AbortSignal.any([signal, over.signal]),
+      });
+      const body = async function* () {
         try {
-          return { stat: await archived(name, path, statOf(answer), options), tar: answer.body };
+          yield* checked(source, path);
         } catch (error) {
-          await answer.body.cancel();
+          broken = { error };
           throw error;
         }
-      } catch (error) {
-        throw told(error, "not_found");
-      }
-    },
-    async write(name, path, tar, options = {}) {
-      const over = new AbortController();
-      const { signal = over.signal } = options;
-      let broken: { error: unknown } | undefined;
-      try {
-        // Before the archive: an engine that refuses the folder may not wait for its end.
-        const folder = await look(name, `${path.replace(/\/+$/, "")}/.`, options);
-        if (((await archived(name, path, folder, options)).mode & TYPE) !== FOLDER) {
-          throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
-        }
-        const source = tar.pipeThrough(new TransformStream(), {
-          signal: AbortSignal.any([signal, over.signal]),
-        });
-        const body = async function* () {
-          try {
-            yield* checked(source, path);
-          } catch (error) {
-            broken = { error };
-            throw error;
-          }
-        };
-        const stream = () => ReadableStream.from(body());
-        const { body: rest } = await call("PUT", name, path, options, stream);
-        await rest.cancel();
-      } catch (error) {
-        signal.throwIfAborted();
-        throw broken ? broken.error : told(error, "conflict");
-      } finally {
-        over.abort();
-        if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
-      }
-    },
-  };
+      };
+      const stream = () => ReadableStream.from(body());
+      const { body: rest } = await this.#call("PUT", name, path, options, stream);
+      await rest.cancel();
+    } catch (error) {
+      signal.throwIfAborted();
+      throw broken ? broken.error : told(error, "conflict");
+    } finally {
+      over.abort();
+      if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
+    }
+  }
 }

@@ -2,7 +2,7 @@
 import type { DeployCaps } from "../../../../../lib/deploy/caps.ts";
 import { attachAbility, dockerAttach } from "./attach.ts";
 import { controlAbilities } from "./control.ts";
-import { filesAbility } from "./files.ts";
+import { EngineFiles } from "./files.ts";
 import { networksAbility, volumesAbility } from "./managed.ts";
 import type { AbilityParts } from "./parts.ts";
 import { statsAbility } from "./stats.ts";
@@ -11,7 +11,7 @@ export function engineAbilities(parts: AbilityParts): DeployCaps {
   return {
     ...controlAbilities(parts),
     attach: attachAbility({ ...parts, calls: dockerAttach(parts) }),
-    files: filesAbility(parts),
+    files: new EngineFiles(parts),
     stats: statsAbility(parts),
     volumes: volumesAbility(parts),
     networks: networksAbility(parts),
