@@ -12,7 +12,7 @@ import type { DeployBackend } from "../../../lib/deploy/backend.ts";
 import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
 import type { HostConfig } from "../../../lib/deploy/host/config.ts";
 import { checkOwnNetwork } from "../../../lib/deploy/host/own_network.ts";
-import { hostPaths } from "../../../lib/deploy/host/paths.ts";
+import { type HostPaths, hostPaths } from "../../../lib/deploy/host/paths.ts";
 import { checkHost } from "../../../lib/deploy/host/prerequisites.ts";
 import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
 import type { CompanionOptions } from "../../../lib/deploy/companions.ts";
@@ -63,11 +63,30 @@ async function serve(path: string): Promise<Disposable> {
   });
 }
 
+/** The runtime and the programs that the shims call. Throws where one is missing or cannot run a container here. */
+async function findTools(
+  { dataDir, runDir, config }: Pick<ContainerdOptions, "dataDir" | "runDir" | "config">,
+  { root, serving, paths }: { root: string; serving: string; paths: HostPaths },
+): Promise<Tools> {
+  const { logLimit } = config;
+  const [found] = await Promise.all([locate(config.runtime), checkHost()]);
+  // The shim keeps a folder per namespace below it.
+  const state = join(paths.runtime, config.namespace);
+  await ensureDir(state, 0o700);
+  const runtime = await createRuntime({ binary: found ?? config.runtime, root: state });
+  await proven(runtime, { folder: dataDir, runDir });
+  const { instances, logs } = paths;
+  const { binary } = runtime;
+  const programs = await writePrograms(root, {
+    ...{ instances, logs, serving, runtime: binary, logLimit },
+  });
+  return { runtime, programs };
+}
+
 /** All files are below `containerd` in the data directory. */
-export async function createContainerdBackend(
-  { dataDir, runDir, config, images, log, namespaces, beside, unpack }: ContainerdOptions,
-): Promise<DeployBackend> {
-  const { address, namespace, startMs } = config;
+export async function createContainerdBackend(options: ContainerdOptions): Promise<DeployBackend> {
+  const { dataDir, runDir, config, images, log, namespaces, beside, unpack } = options;
+  const { address, namespace, startMs, snapshotter } = config;
   const paths = hostPaths("containerd", dataDir, runDir);
   const root = join(dataDir, "containerd");
   const serving = join(root, "serving");
@@ -75,63 +94,32 @@ export async function createContainerdBackend(
   const lock = await serve(serving);
   const client = new ContainerdClient({ address, namespace });
   const owner = createHash("sha256").update(root).digest("hex").slice(0, 12);
-  const snapshotter = async () => {
-    const { snapshotter } = config;
-    return await openContainerdSnapshots({
-      client,
-      snapshotter,
-      root: join(root, "snapshots"),
-      owner,
-      log,
-    });
-  };
-  const findTools = async (): Promise<Tools> => {
-    const [runtime] = await Promise.all([locate(config.runtime), checkHost()]);
-    // The shim keeps a folder per namespace below it.
-    const state = join(paths.runtime, namespace);
-    await ensureDir(state, 0o700);
-    const found = await createRuntime({ binary: runtime ?? config.runtime, root: state });
-    await proven(found, { folder: dataDir, runDir: runDir });
-    const { instances, logs } = paths;
-    const { logLimit } = config;
-    return {
-      runtime: found,
-      programs: await writePrograms(root, {
-        instances,
-        logs,
-        serving,
-        runtime: found.binary,
-        logLimit,
-      }),
-    };
-  };
   const registry = openContainerdRegistry({ client, owner, log });
-  const { instances } = paths;
-  const roots = new SnapshotRoots({ snapshotter, unpack, prefix: "deploy", instances });
+  const roots = new SnapshotRoots({
+    snapshotter: () =>
+      openContainerdSnapshots({
+        ...{ client, snapshotter, owner, log },
+        root: join(root, "snapshots"),
+      }),
+    ...{ unpack, prefix: "deploy", instances: paths.instances },
+  });
+  const close = async () => {
+    await registry[Symbol.asyncDispose]();
+    await client[Symbol.asyncDispose]();
+  };
   const engine = new ContainerdEngine({
-    client,
-    owner,
-    paths,
-    roots,
-    startMs,
-    findTools,
+    ...{ client, owner, paths, roots, startMs },
+    findTools: () => findTools(options, { root, serving, paths }),
     release: () => {
       lock[Symbol.dispose]();
-      const close = async () => {
-        await registry[Symbol.asyncDispose]();
-        await client[Symbol.asyncDispose]();
-      };
       close().catch(() => {/* it is gone */});
     },
   });
   try {
-    const fields = CONTAINERD_FIELDS;
     return await openHostBackend({
       name: "containerd",
-      paths,
-      config,
-      engine,
-      images,
+      ...{ paths, config, engine, images, namespaces, beside, log },
+      fields: CONTAINERD_FIELDS,
       more: {
         images: registry.images,
         pruneImages: (options) => roots.prune(options),
@@ -141,7 +129,6 @@ export async function createContainerdBackend(
           help: "start the server with SVC_CONTAINERD_REMOTE=1, or leave out --mount",
         },
       },
-      ...{ fields, namespaces, beside, log },
     });
   } catch (error) {
     engine.close();

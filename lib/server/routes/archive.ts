@@ -29,61 +29,74 @@ const tarAnswer = (tar: ReadableStream<Uint8Array>) =>
     headers: { "content-type": TAR_TYPE, "cache-control": "no-store" },
   });
 
+async function read(deps: ManagementDeps, context: Context): Promise<Response> {
+  const { request, url, signal, params: { name } } = context;
+  const query = new Query(url);
+  const path = pathOf(query);
+  const { ability } = await requireAbilityFor(deps, "files", "read files of", name);
+  const options = { instance: query.text("instance"), signal };
+  const accept = request.headers.get("accept") ?? "";
+  if (accept.includes("application/json") && !accept.includes(TAR_TYPE)) {
+    const found = await ability.stat(name, path, options);
+    if (found) return json(found);
+    throw new SvcError("not_found", `Cannot read ${path} in ${name}: there is no such file`, {
+      help: "check the path",
+    });
+  }
+  const { tar } = await ability.read(name, path, options);
+  return tarAnswer(tar);
+}
+
+async function write(
+  deps: ManagementDeps,
+  { request, url, signal, params: { name } }: Context,
+): Promise<Response> {
+  const query = new Query(url);
+  const path = pathOf(query);
+  const { ability } = await requireAbilityFor(deps, "files", "write files of", name);
+  if (!request.body) {
+    throw new SvcError("archive_invalid", `Cannot write ${path} in ${name}: there is no archive`);
+  }
+  await ability.write(name, path, request.body, { instance: query.text("instance"), signal });
+  return new Response(null, { status: 204 });
+}
+
+/** Of an engine that tells them. */
+async function ownFiles<K extends "changes" | "export">(
+  deps: ManagementDeps,
+  kind: K,
+  attempt: string,
+  name: string,
+) {
+  const { backend, ability } = await requireAbilityFor(deps, "files", attempt, name);
+  const found = ability[kind];
+  if (found) return found.bind(ability) as NonNullable<FileAbility[K]>;
+  throw new SvcError(
+    "unsupported",
+    `Cannot ${attempt} ${name}: the deploy backend ${backend.name} cannot do it`,
+  );
+}
+
+async function changes(
+  deps: ManagementDeps,
+  { url, signal, params: { name } }: Context,
+): Promise<Response> {
+  const list = await ownFiles(deps, "changes", "tell the changes of", name);
+  return json(await list(name, { instance: new Query(url).text("instance"), signal }));
+}
+
+async function exported(
+  deps: ManagementDeps,
+  { url, signal, params: { name } }: Context,
+): Promise<Response> {
+  const read = await ownFiles(deps, "export", "export", name);
+  return tarAnswer(await read(name, { instance: new Query(url).text("instance"), signal }));
+}
+
 export function archiveRoutes(deps: ManagementDeps): Route[] {
   const turns = new CallerTurns(deps.access, MOST_OF_ONE);
-  const inTurns = (handler: (context: Context) => Promise<Response>) =>
-    turns.of(handler, { attempt: "copy files", archive: TAR_TYPE });
-
-  async function read(context: Context): Promise<Response> {
-    const { request, url, signal, params: { name } } = context;
-    const query = new Query(url);
-    const path = pathOf(query);
-    const { ability } = await requireAbilityFor(deps, "files", "read files of", name);
-    const options = { instance: query.text("instance"), signal };
-    const accept = request.headers.get("accept") ?? "";
-    if (accept.includes("application/json") && !accept.includes(TAR_TYPE)) {
-      const found = await ability.stat(name, path, options);
-      if (found) return json(found);
-      throw new SvcError("not_found", `Cannot read ${path} in ${name}: there is no such file`, {
-        help: "check the path",
-      });
-    }
-    const { tar } = await ability.read(name, path, options);
-    return tarAnswer(tar);
-  }
-
-  async function write({ request, url, signal, params: { name } }: Context): Promise<Response> {
-    const query = new Query(url);
-    const path = pathOf(query);
-    const { ability } = await requireAbilityFor(deps, "files", "write files of", name);
-    if (!request.body) {
-      throw new SvcError("archive_invalid", `Cannot write ${path} in ${name}: there is no archive`);
-    }
-    await ability.write(name, path, request.body, { instance: query.text("instance"), signal });
-    return new Response(null, { status: 204 });
-  }
-
-  /** Of an engine that tells them. */
-  async function ownFiles<K extends "changes" | "export">(kind: K, attempt: string, name: string) {
-    const { backend, ability } = await requireAbilityFor(deps, "files", attempt, name);
-    const found = ability[kind];
-    if (found) return found.bind(ability) as NonNullable<FileAbility[K]>;
-    throw new SvcError(
-      "unsupported",
-      `Cannot ${attempt} ${name}: the deploy backend ${backend.name} cannot do it`,
-    );
-  }
-
-  async function changes({ url, signal, params: { name } }: Context): Promise<Response> {
-    const list = await ownFiles("changes", "tell the changes of", name);
-    return json(await list(name, { instance: new Query(url).text("instance"), signal }));
-  }
-
-  async function exported({ url, signal, params: { name } }: Context): Promise<Response> {
-    const read = await ownFiles("export", "export", name);
-    return tarAnswer(await read(name, { instance: new Query(url).text("instance"), signal }));
-  }
-
+  const inTurns = (handler: (deps: ManagementDeps, context: Context) => Promise<Response>) =>
+    turns.of((context) => handler(deps, context), { attempt: "copy files", archive: TAR_TYPE });
   return [
     {
       ...endpoint("GET /deployments/{name}/changes"),
