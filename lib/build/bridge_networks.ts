@@ -11,6 +11,7 @@ import { cniDirs, CniPlugins } from "../runtime/cni.ts";
 import type { DnsServer } from "../runtime/dns/server.ts";
 import { type Attached, makeEndpoint, removeEndpoint } from "../runtime/endpoints.ts";
 import { BridgeDriver, bridgeNetwork, BUILD_NETWORK } from "../runtime/network.ts";
+import { pluginsEnded } from "../runtime/plugin_runs.ts";
 import { ReadyPool } from "../runtime/ready_pool.ts";
 import { type OwnNetworks, reachableNameservers, type StepNetwork } from "./networks.ts";
 
@@ -59,7 +60,8 @@ export class BridgeNetworks implements OwnNetworks {
   }
 
   async recover(): Promise<void> {
-    const { folder } = this.#options;
+    const { folder, log } = this.#options;
+    await pluginsEnded([folder], log);
     await ensureDir(folder, 0o700);
     for await (const { name } of Deno.readDir(folder)) {
       this.#made = true;

@@ -2,6 +2,7 @@
  * CNI plugins that a server was running when it was killed. They go on for a moment, and what they make then (an
  * address, an interface) nobody would remove who looked before.
  */
+import type { Logger } from "../base/log.ts";
 import { sleep } from "../base/sleep.ts";
 
 /** Milliseconds to wait for them, and between two looks. */
@@ -33,15 +34,19 @@ async function atWork(netns: readonly string[]): Promise<string[]> {
 
 /**
  * Resolves once no plugin is at work on namespaces whose files are in the folders; called before a server has run
- * any. Resolves to the processes that have not ended within a minute.
+ * any. Those that have not ended within `patienceMs` (default: a minute) are logged.
  */
 export async function pluginsEnded(
   netns: readonly string[],
+  log: Logger,
   patienceMs = PATIENCE_MS,
-): Promise<string[]> {
+): Promise<void> {
   for (const until = performance.now() + patienceMs;;) {
-    const found = await atWork(netns);
-    if (found.length === 0 || performance.now() > until) return found;
+    const plugins = await atWork(netns);
+    if (plugins.length === 0) return;
+    if (performance.now() > until) {
+      return log.warn("CNI plugins of an earlier server do not end", { plugins });
+    }
     await sleep(LOOK_MS);
   }
 }

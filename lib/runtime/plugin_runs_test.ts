@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { silent } from "../base/log.ts";
 import { pluginsEnded } from "./plugin_runs.ts";
 
 Deno.test({
@@ -19,14 +20,18 @@ Deno.test({
       for (const { stdout } of [waited, other]) {
         for await (const _ of stdout) break;
       }
-      assert.deepEqual(await pluginsEnded([ours], 0), [`${waited.pid}`]);
+      const told: unknown[] = [];
+      const log = { ...silent, warn: (_: string, fields: unknown) => void told.push(fields) };
+      await pluginsEnded([ours], log, 0);
+      assert.deepEqual(told.splice(0), [{ plugins: [`${waited.pid}`] }]);
       let over = false;
-      const ended = pluginsEnded([`${folder}/none`, ours]).finally(() => over = true);
+      const ended = pluginsEnded([`${folder}/none`, ours], log).finally(() => over = true);
       // It has been looked for at least once by then.
-      await pluginsEnded([ours], 0);
+      await pluginsEnded([ours], silent, 0);
       assert.equal(over, false);
       await waited.stdin.close();
-      assert.deepEqual(await ended, []);
+      await ended;
+      assert.deepEqual(told, []);
     } finally {
       await waited.stdin.close().catch(() => {/* it is closed */});
       await other.stdin.close();

@@ -148,8 +148,7 @@ class HostBackend implements DeployBackend {
 
   async open(): Promise<void> {
     const { paths, config, log } = this.#options;
-    const plugins = await pluginsEnded([paths.netns, paths.spares]);
-    if (plugins.length > 0) log.warn("CNI plugins of an earlier server do not end", { plugins });
+    await pluginsEnded([paths.netns, paths.spares], log);
     await sweepRoots(paths.roots);
     const records = await this.#records.load();
     agreeOnInternal(records.flatMap(({ instances }) => instances.map(({ choice }) => choice)));
