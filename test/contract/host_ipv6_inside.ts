@@ -256,7 +256,7 @@ async function answersUdp(name: string, text: string): Promise<Deno.ChildProcess
   return new Deno.Command("nsenter", { args, stdout: "null", stderr: "null" }).spawn();
 }
 
-await step("UDP flows follow a replacement", async () => {
+await step("UDP flows follow a replacement, also those to [::1]", async () => {
   const at = freePort();
   const spec = (version: string) =>
     quickSpec("dns", image, {
@@ -265,14 +265,15 @@ await step("UDP flows follow a replacement", async () => {
   const socket = createSocket("udp6");
   socket.bind();
   await once(socket, "listening");
-  let last = "";
-  socket.on("message", (bytes) => last = bytes.toString());
+  const hosts = [OUT.host, "::1"];
+  const last = new Map<string, string>();
+  socket.on("message", (bytes, { address }) => last.set(address, bytes.toString()));
   for (const version of ["one", "two"]) {
     await backend.apply(spec(version));
     const server = await answersUdp("dns", version);
     await eventually(version, () => {
-      socket.send("?", at, OUT.host);
-      return Promise.resolve(last === version);
+      for (const host of hosts) socket.send("?", at, host);
+      return Promise.resolve(hosts.every((host) => last.get(host) === version));
     });
     server.kill("SIGKILL");
     await server.status;

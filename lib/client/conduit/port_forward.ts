@@ -2,17 +2,11 @@
 import { createSocket } from "node:dgram";
 import { createServer, type Server, type Socket } from "node:net";
 import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
-import { DatagramQueue } from "../../wire/datagram_queue.ts";
 import type { Duplex } from "../../wire/duplex.ts";
-import { Idle } from "../../wire/idle.ts";
 import { relay } from "../../wire/relay.ts";
 import { socketDuplex } from "../../wire/socket_duplex.ts";
+import { udpFlows } from "../../wire/udp_flows.ts";
 import type { Services } from "./services.ts";
-
-/** Milliseconds without a datagram after which a UDP flow ends, as on the server. */
-const IDLE_MS = 120_000;
-/** UDP flows of one port at once; a further one ends the flow that was idle longest. */
-const MAX_FLOWS = 512;
 
 export interface PortForwardOptions {
   services: Services;
@@ -27,7 +21,7 @@ export interface PortForwardOptions {
   local: number;
   /** Called with the reason when a connection cannot be made or breaks; other connections continue. */
   onError: (error: SvcError) => void;
-  /** Milliseconds after which an idle UDP flow ends. */
+  /** Milliseconds after which an idle UDP flow ends; default: as on the server. */
   idleMs?: number;
 }
 
@@ -144,11 +138,6 @@ async function forwardTcp(options: PortForwardOptions): Promise<PortForward> {
   };
 }
 
-interface Flow {
-  received: DatagramQueue;
-  idle: Idle;
-}
-
 function bindUdp(options: PortForwardOptions) {
   const socket = createSocket(options.address.includes(":") ? "udp6" : "udp4");
   return new Promise<typeof socket>((resolve, reject) => {
@@ -167,37 +156,7 @@ function bindUdp(options: PortForwardOptions) {
 async function forwardUdp(options: PortForwardOptions): Promise<PortForward> {
   const connections = new Connections(options);
   const socket = await bindUdp(options);
-  /** Flows by the peer's address, the one idle longest first. */
-  const flows = new Map<string, Flow>();
-  const open = (key: string, address: string, port: number): Flow => {
-    const received = new DatagramQueue();
-    const idle = new Idle(options.idleMs ?? IDLE_MS, () => received.close());
-    const flow = { received, idle };
-    const local: Duplex = {
-      read: () => received.take(),
-      write: (datagram) =>
-        new Promise((resolve) => socket.send(datagram, port, address, () => resolve())),
-      closeWrite: () => Promise.resolve(),
-      reset: () => received.close(),
-      closed: received.closed,
-    };
-    void connections.add(local, () => idle.touch()).finally(() => {
-      idle[Symbol.dispose]();
-      if (flows.get(key) === flow) flows.delete(key);
-    });
-    return flow;
-  };
-  socket.on("message", (datagram, { address, port }) => {
-    const key = `${address} ${port}`;
-    const flow = flows.get(key) ?? open(key, address, port);
-    flows.delete(key);
-    flows.set(key, flow);
-    flow.received.push(datagram);
-    if (flows.size <= MAX_FLOWS) return;
-    const [oldest, { received }] = flows.entries().next().value!;
-    flows.delete(oldest);
-    received.close();
-  });
+  udpFlows(socket, (peer, onBytes) => connections.add(peer, onBytes), options.idleMs);
   return {
     local: socket.address().port,
     async [Symbol.asyncDispose]() {

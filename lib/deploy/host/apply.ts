@@ -1,6 +1,6 @@
 /** Applies a spec on the host: creates, leaves unchanged or replaces a deployment. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { ApplyAction, ApplyUntil } from "../../api/deployment.ts";
+import type { ApplyAction, ApplyUntil, PublishedPort } from "../../api/deployment.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
@@ -46,7 +46,7 @@ export interface ApplierOptions {
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
   /** True where the server itself listens at that published port. */
-  holdsPort?: (port: number) => boolean;
+  holdsPort?: (port: PublishedPort) => boolean;
 }
 
 export interface ApplyOptions {

@@ -61,7 +61,7 @@ async function probe(port: PublishedPort): Promise<number> {
 export async function requireFree(
   ports: readonly PublishedPort[],
   taken: readonly { port: PublishedPort; by: string }[],
-  holds: (port: number) => boolean = () => false,
+  holds: (port: PublishedPort) => boolean = () => false,
 ): Promise<void> {
   for (const [index, port] of ports.entries()) {
     const other = taken.find((entry) => collide(entry.port, port));
@@ -69,7 +69,7 @@ export async function requireFree(
     if (ports.slice(0, index).some((earlier) => collide(earlier, port))) {
       throw refusal(port, "it is published twice in the spec");
     }
-    if (port.protocol === "sctp" || port.protocol === "tcp" && holds(port.host)) continue;
+    if (port.protocol === "sctp" || holds(port)) continue;
     try {
       await probe(port);
     } catch (error) {

@@ -1,24 +1,60 @@
 /**
- * Published TCP ports at [::1]. The kernel leads no connection from there to a bridge, as it does from 127.0.0.1: so
- * the server listens itself and passes the bytes on, as long as it runs.
+ * Published TCP and UDP ports at [::1]. The kernel leads nothing from there to a bridge, as it does from 127.0.0.1:
+ * so the server listens itself and passes the bytes on, as long as it runs.
  */
-import { createServer, type Server, type Socket } from "node:net";
+import { createSocket, type Socket } from "node:dgram";
+import { createServer, type Server } from "node:net";
+import type { PublishedPort } from "../../api/deployment.ts";
 import type { Logger } from "../../base/log.ts";
 import type { PortTargets } from "../../runtime/port_rules.ts";
-import { dialTcp } from "../../wire/dial.ts";
+import { dialTcp, dialUdp } from "../../wire/dial.ts";
+import type { Duplex } from "../../wire/duplex.ts";
 import { relay } from "../../wire/relay.ts";
 import { socketDuplex } from "../../wire/socket_duplex.ts";
+import { udpFlows } from "../../wire/udp_flows.ts";
 
 const ADDRESS = "::1";
 
-const isHere = ({ hostIP, protocol }: PortTargets) =>
-  protocol === "tcp" && (hostIP === ADDRESS || hostIP === "::");
+type Target = PortTargets["targets"][number];
+
+const isHere = ({ hostIP, protocol }: Pick<PublishedPort, "hostIP" | "protocol">) =>
+  protocol !== "sctp" && (hostIP === ADDRESS || hostIP === "::");
+
+const keyOf = ({ host, protocol }: Pick<PublishedPort, "host" | "protocol">) =>
+  `${host}/${protocol}`;
+
+const sameTarget = (a: Target, b: Target) => a.ip === b.ip && a.port === b.port;
+
+interface Port {
+  published: PortTargets;
+  listening: Server | Socket;
+}
+
+interface Open {
+  port: Port;
+  target: Target;
+}
+
+type Serve = (peer: Duplex, onBytes?: () => void) => Promise<void>;
+
+function listenTcp(port: number, serve: Serve): Server {
+  const server = createServer(
+    { allowHalfOpen: true },
+    (socket) => void serve(socketDuplex(socket)),
+  );
+  return server.listen({ host: ADDRESS, port, ipv6Only: true });
+}
+
+function listenUdp(port: number, serve: Serve): Socket {
+  const socket = createSocket("udp6");
+  udpFlows(socket, serve);
+  return socket.bind({ address: ADDRESS, port, exclusive: true });
+}
 
 export class LoopbackPorts {
   #log: Logger;
-  #servers = new Map<number, Server>();
-  #targets = new Map<number, PortTargets["targets"]>();
-  #open = new Set<Socket>();
+  #ports = new Map<string, Port>();
+  #open = new Map<Duplex, Open>();
   #end = new AbortController();
   #turn = 0;
 
@@ -26,46 +62,65 @@ export class LoopbackPorts {
     this.#log = log;
   }
 
-  holds(port: number): boolean {
-    return this.#servers.has(port);
+  holds(port: PublishedPort): boolean {
+    return isHere(port) && this.#ports.has(keyOf(port));
   }
 
-  /** Listens at exactly these of the ports that are at [::1]; connections that are open go on. */
+  /**
+   * Listens at exactly these of the ports that are at [::1]. TCP connections that are open go on; UDP flows to who is
+   * no longer a target end, so that the next datagram goes to one that is.
+   */
   set(ports: readonly PortTargets[]): void {
-    this.#targets = new Map(
-      ports.filter(isHere).map(({ hostPort, targets }) => [hostPort, targets]),
+    const wanted = new Map(
+      ports.filter(isHere).map((one) => [keyOf({ ...one, host: one.hostPort }), one]),
     );
-    for (const [port, server] of this.#servers) {
-      if (this.#targets.has(port)) continue;
-      this.#servers.delete(port);
-      server.close();
+    for (const [key, port] of this.#ports) {
+      if (wanted.has(key)) continue;
+      this.#ports.delete(key);
+      port.listening.close();
+      port.published = { ...port.published, targets: [] };
     }
-    for (const port of this.#targets.keys()) if (!this.#servers.has(port)) this.#listen(port);
+    for (const [key, published] of wanted) {
+      const known = this.#ports.get(key);
+      if (known) known.published = published;
+      else this.#listen(key, published);
+    }
+    for (const [peer, { port: { published: { protocol, targets } }, target }] of this.#open) {
+      if (protocol === "udp" && !targets.some((one) => sameTarget(one, target))) peer.reset();
+    }
   }
 
-  #listen(port: number): void {
-    const server = createServer({ allowHalfOpen: true }, (socket) => this.#serve(socket, port));
-    this.#servers.set(port, server);
+  #listen(key: string, published: PortTargets): void {
+    const serve = (peer: Duplex, onBytes?: () => void) => this.#serve(peer, port, onBytes);
+    const listening = published.protocol === "udp"
+      ? listenUdp(published.hostPort, serve)
+      : listenTcp(published.hostPort, serve);
+    const port: Port = { published, listening };
+    this.#ports.set(key, port);
     // Without IPv6 there is nothing to listen at.
-    server.on("error", (error) => {
-      if (this.#servers.get(port) === server) this.#servers.delete(port);
-      this.#log.warn(`a published port is not reached at [${ADDRESS}]:${port}`, { error });
+    listening.once("error", (error: Error) => {
+      if (this.#ports.get(key) !== port) return;
+      this.#ports.delete(key);
+      listening.close();
+      this.#log.warn(`a published port is not reached at [${ADDRESS}]:${key}`, { error });
     });
-    server.listen({ host: ADDRESS, port, ipv6Only: true });
   }
 
-  async #serve(socket: Socket, port: number): Promise<void> {
-    const stream = socketDuplex(socket);
-    this.#open.add(socket);
-    socket.once("close", () => this.#open.delete(socket));
+  async #serve(peer: Duplex, port: Port, onBytes?: () => void): Promise<void> {
+    const { targets, protocol } = port.published;
+    const target = targets[this.#turn++ % targets.length];
+    if (!target) return peer.reset();
+    this.#open.set(peer, { port, target });
     try {
-      const targets = this.#targets.get(port) ?? [];
-      const target = targets[this.#turn++ % targets.length];
-      if (!target) return stream.reset();
-      await relay(stream, await dialTcp(target.ip, target.port, this.#end.signal));
+      const there = protocol === "udp"
+        ? await dialUdp(target.ip, target.port)
+        : await dialTcp(target.ip, target.port, this.#end.signal);
+      await relay(peer, there, onBytes);
     } catch {
       // Refused, or broken by either side: the other one is told.
-      stream.reset();
+      peer.reset();
+    } finally {
+      this.#open.delete(peer);
     }
   }
 
@@ -73,6 +128,6 @@ export class LoopbackPorts {
   stop(): void {
     this.set([]);
     this.#end.abort();
-    for (const socket of this.#open) socket.destroy();
+    for (const peer of this.#open.keys()) peer.reset();
   }
 }

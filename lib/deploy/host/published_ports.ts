@@ -1,4 +1,5 @@
 /** Published ports lead to the instances of the best standing, as instances come, fall ill, end and are replaced. */
+import type { PublishedPort } from "../../api/deployment.ts";
 import type { Logger } from "../../base/log.ts";
 import { SharedRuns } from "../../base/shared_runs.ts";
 import { PortRules, type PortTargets } from "../../runtime/port_rules.ts";
@@ -98,7 +99,7 @@ export class PublishedPorts {
   }
 
   /** True where the server listens at the port itself. */
-  holds(port: number): boolean {
+  holds(port: PublishedPort): boolean {
     return this.#loopback.holds(port);
   }
 
