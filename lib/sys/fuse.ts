@@ -25,7 +25,8 @@ export interface FuseChannel {
    * has no use for, such as news of a file that it does not know, is fine.
    */
   tell(bytes: Uint8Array<ArrayBuffer>): Promise<void>;
-  unmount(): void;
+  /** Does not wait. `abort`: it ends at once, also where other namespaces have it mounted too. */
+  unmount(options?: { abort?: boolean }): void;
   close(): void;
 }
 
@@ -54,7 +55,7 @@ export function openFuse(target: string, { writable = false } = {}): FuseChannel
     },
     // Not node:fs, whose answers by writeSync fail while a write of the same file is under way.
     tell: async (bytes) => void await callOnce("write", fd, bytes, bytes.length),
-    unmount: () => void unmount(target, { detach: true }),
+    unmount: ({ abort = false } = {}) => void unmount(target, { detach: true, abort }),
     close: () => fs.closeSync(fd),
   };
 }

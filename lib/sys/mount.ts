@@ -23,6 +23,7 @@ export const MS = {
 const MNT_FORCE = 1;
 const MNT_DETACH = 2;
 const UMOUNT_NOFOLLOW = 8;
+const EPERM = 1;
 const PAGE = 4096;
 
 export function mount(
@@ -121,7 +122,8 @@ function addReadOnly(target: string): void {
 
 /**
  * Unmounts the topmost mount at `target`; false where there was none. `detach`: hides the mount at once; the
- * kernel ends it after its last use. `abort`: a FUSE file system answers nothing any more, and what waits for it fails.
+ * kernel ends it after its last use. `abort`: a FUSE file system answers nothing any more, and what waits for it fails;
+ * who is root of a user namespace alone may not do that, and only unmounts.
  */
 export function unmount(
   target: string,
@@ -133,6 +135,7 @@ export function unmount(
   const code = errno[0];
   // EINVAL: not a mount point; ENOENT: not there at all.
   if (code === 22 || code === 2) return false;
+  if (options.abort && code === EPERM) return unmount(target, { ...options, abort: false });
   throw new SystemError(code, "umount2", target);
 }
 

@@ -17,7 +17,7 @@ export interface MountedFuse extends AsyncDisposable {
 }
 
 /**
- * Mounts what is below `root` at `target`, an existing folder; disposing unmounts it. The process that serves
+ * Mounts what is below `root` at `target`, an existing folder; disposing ends it, for everybody. The process that serves
  * a mount must never touch it synchronously: it would wait for itself. The caller closes the root. Throws
  * `SystemError` where it cannot be mounted.
  */
@@ -34,7 +34,8 @@ export function mountFuse(
     forget: (what) => server.forget(what),
     replay: (change, calls) => server.replays.run(change, calls),
     async [Symbol.asyncDispose]() {
-      channel.unmount();
+      // Whoever began a mount namespace meanwhile has a copy of the mount, which would live on.
+      channel.unmount({ abort: true });
       await serving;
     },
   };

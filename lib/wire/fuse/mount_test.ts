@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { type Listed, ListedNode } from "../files/listed_node.ts";
+import { eventually } from "../../../test/waits.ts";
 import { mountFuse } from "./mount.ts";
 
 const ignore = !hasFuse() || !canMount();
@@ -73,6 +74,35 @@ Deno.test({
       assert.equal(open, 0);
       assert.equal((await command("ls", target)).text, "");
     } finally {
+      await Deno.remove(target);
+    }
+  },
+});
+
+Deno.test({
+  name: "fuse: its end does not wait for a copy of the mount in another mount namespace",
+  ignore,
+  fn: async () => {
+    const root = new ListedNode({ kind: "directory", mode: 0o755, size: 0, mtime: 0, mtimeNs: 0 }, {
+      id: 1n,
+      open: () => Promise.reject(new Error("not to be had")),
+    });
+    const target = await Deno.makeTempDir({ prefix: "svc-fuse-" });
+    const mounted = mountFuse(target, root);
+    const copy = new Deno.Command("unshare", {
+      args: ["--mount", "--propagation", "private", "sh", "-c", "echo begun; read end"],
+      ...{ stdin: "piped", stdout: "piped" },
+    }).spawn();
+    let over = false;
+    let disposed: PromiseLike<void> | undefined;
+    try {
+      for await (const _ of copy.stdout) break;
+      disposed = mounted[Symbol.asyncDispose]().then(() => void (over = true));
+      await eventually("it has ended", () => Promise.resolve(over));
+    } finally {
+      await copy.stdin.close();
+      await copy.status;
+      await disposed;
       await Deno.remove(target);
     }
   },
