@@ -58,15 +58,16 @@ export function requireLoaded({ loaded, name }: Session): LoadedProject {
   });
 }
 
-/** The project with what the images and features of a dev container add to it. */
+/** The project with what the images and features of a dev container add to it. `pull`: as the caller wants it. */
 export async function prepare(
   loaded: LoadedProject,
   connection: Connection,
   call: ProjectInvocation,
+  pull?: string,
 ): Promise<{ loaded: LoadedProject } & AsyncDisposable> {
   if (!loaded.devcontainer) return { loaded, [Symbol.asyncDispose]: () => Promise.resolve() };
   const { prepareDevcontainer } = await import("./devcontainer/image.ts");
-  return await prepareDevcontainer(loaded, loaded.devcontainer, { connection, call });
+  return await prepareDevcontainer(loaded, loaded.devcontainer, { connection, call, pull });
 }
 
 export const surroundingsOf = (session: Session) => ({ localFolders: isLocal(session.connection) });
@@ -157,7 +158,7 @@ export async function bringUp(
     const { initialize } = await import("./devcontainer/lifecycle.ts");
     await initialize(files.devcontainer, report, signal);
   }
-  await using prepared = await prepare(files, connection, invocation);
+  await using prepared = await prepare(files, connection, invocation, values.pullPolicy);
   const { loaded, loaded: { devcontainer: dev } } = prepared;
   const services = chosenOf(loaded, names, values.noDeps);
   const warnings: Promise<void>[] = [];

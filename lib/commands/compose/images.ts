@@ -14,7 +14,7 @@ import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import { layersReporter } from "./layers.ts";
 import { openProgress, quietly } from "./progress.ts";
-import { serverRegistry } from "./server_images.ts";
+import { hubName, serverRegistry } from "./server_images.ts";
 
 export interface BuildFlags {
   noCache?: boolean;
@@ -232,10 +232,8 @@ export async function pullImage(
   connection: Connection,
   { image, reporter }: { image: string; reporter: Reporter },
 ): Promise<void> {
-  const { registry, repository, tag, digest } = parseReference(image);
-  if (registry !== undefined) return;
-  const rest = `${repository}${tag ? `:${tag}` : ""}${digest ? `@${digest}` : ""}`;
-  const source = `docker.io/${repository.includes("/") ? rest : `library/${rest}`}`;
+  const source = hubName(image);
+  if (source === undefined) return;
   const { run } = await import("../pull.ts");
   await delegate(invocation, {
     module: { run: (pull) => run(pull, reporter) },

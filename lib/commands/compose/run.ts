@@ -102,7 +102,7 @@ async function make(call: Call, session: Session): Promise<DeploySpec> {
   if (files.project.services[name].provider) {
     throw refusal(files, ["services", name, "provider"], "its provider runs no commands");
   }
-  await using prepared = await prepare(files, session.connection, call);
+  await using prepared = await prepare(files, session.connection, call, values.pullPolicy);
   const loaded = withVolumes(prepared.loaded, name, values.volumes);
   await using progress = openProgress(quietly(call, values.quiet));
   using watch = new Watch(session.client);

@@ -33,6 +33,14 @@ export async function imageNames(client: Client): Promise<(image: string) => str
   return (image) => own && image.startsWith(`${own}/`) ? image.slice(own.length + 1) : image;
 }
 
+/** The name under which an image without a registry in its name is fetched, as docker has it; undefined: it has one. */
+export function hubName(image: string): string | undefined {
+  const { registry, repository, tag, digest } = parseReference(image);
+  if (registry !== undefined) return undefined;
+  const rest = `${repository}${tag ? `:${tag}` : ""}${digest ? `@${digest}` : ""}`;
+  return `docker.io/${repository.includes("/") ? rest : `library/${rest}`}`;
+}
+
 export interface ImageFacts {
   /** "linux/amd64". */
   platform: string;

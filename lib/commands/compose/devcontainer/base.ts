@@ -9,7 +9,7 @@ import { Files } from "../../../compose/files.ts";
 import type { Build, Service } from "../../../compose/service.ts";
 import type { ContainerConfig } from "../../../oci/types.ts";
 import type { Registries } from "../../../transfer/registries.ts";
-import { imageConfig } from "../server_images.ts";
+import { hubName, imageConfig } from "../server_images.ts";
 
 export interface Base {
   /** The image at the bottom; undefined: there is none, or it cannot be told. */
@@ -84,11 +84,15 @@ function reader({ globalArgs, stages, directives: { escape } }: Dockerfile, args
   return read;
 }
 
-/** Reads the Dockerfile, and asks registries for the image. `warn` is told of an image that cannot be looked at. */
+/**
+ * Reads the Dockerfile, and asks registries for the image. `fresh`: an image that is to be pulled is read where it is
+ * pulled from. `warn` is told of an image that cannot be looked at.
+ */
 export async function baseOf(
   { image, build }: Service,
-  { registries, signal, warn }: {
+  { registries, fresh, signal, warn }: {
     registries: Registries;
+    fresh: boolean;
     signal: AbortSignal;
     warn: (text: string) => void;
   },
@@ -99,7 +103,10 @@ export async function baseOf(
       warn(`what ${name} says of dev containers is not known: ${error.message}`);
       return undefined;
     });
-  if (!build) return { image, config: await configOf(image) ?? {}, text: "", from: image! };
+  if (!build) {
+    const from = fresh && hubName(image!) || image!;
+    return { image, config: await configOf(from) ?? {}, text: "", from };
+  }
   const { context, dockerfile = "Dockerfile", dockerfile_inline: inline, target } = build;
   if (inline === undefined && isElsewhere(context!)) {
     throw new SvcError("unsupported", `Cannot read the Dockerfile of ${context}`, {

@@ -1,31 +1,34 @@
 /** What is told of an image before it is built. */
 import assert from "node:assert/strict";
 import { SvcError } from "../../../base/errors.ts";
-import type { RemoteRegistry } from "../../../remote/registry.ts";
+import type { Service } from "../../../compose/service.ts";
 import type { Registries } from "../../../transfer/registries.ts";
 import { baseOf } from "./base.ts";
 
-/** Of a registry without images. */
-async function facts(
-  lines: string[],
-  build: { target?: string; args?: Record<string, string> } = {},
-) {
+/** Of registries without images. */
+async function factsOf(service: Service, fresh = false) {
   const asked: string[] = [];
   const warnings: string[] = [];
-  const registry = {
+  const get = (host = "") => ({
     resolve(repository: string, reference: string) {
-      asked.push(`${repository}:${reference}`);
+      asked.push(`${host && `${host}/`}${repository}:${reference}`);
       if (repository === "hidden") throw new SvcError("denied", "Cannot look");
       return Promise.resolve(undefined);
     },
-  } as unknown as RemoteRegistry;
-  const base = await baseOf({ build: { ...build, dockerfile_inline: lines.join("\n") } }, {
-    registries: { get: () => registry } as unknown as Registries,
+  });
+  const base = await baseOf(service, {
+    registries: { get } as unknown as Registries,
+    fresh,
     signal: new AbortController().signal,
     warn: (text) => warnings.push(text),
   });
   return { ...base, asked, warnings };
 }
+
+const facts = (
+  lines: string[],
+  build: { target?: string; args?: Record<string, string> } = {},
+) => factsOf({ build: { ...build, dockerfile_inline: lines.join("\n") } });
 
 Deno.test("base: the stage that is built, those below it, and the image that they begin with", async () => {
   const lines = [
@@ -48,4 +51,16 @@ Deno.test("base: an image that nobody may look at is told, and keeps nobody from
   const { warnings, config } = await facts(["FROM hidden", "USER me"]);
   assert.match(warnings.join(), /what hidden says of dev containers is not known: Cannot look/);
   assert.deepEqual(config, { User: "me" });
+});
+
+Deno.test("base: an image that is to be pulled is read where it comes from", async () => {
+  const read = async (image: string, fresh: boolean) => {
+    const { asked, from, image: named } = await factsOf({ image }, fresh);
+    assert.equal(named, image);
+    return [asked.join(), from];
+  };
+  assert.deepEqual(await read("app:1", false), ["app:1", "app:1"]);
+  assert.deepEqual(await read("app:1", true), Array(2).fill("docker.io/library/app:1"));
+  assert.deepEqual(await read("team/app:1", true), Array(2).fill("docker.io/team/app:1"));
+  assert.deepEqual(await read("r.io/app:1", true), Array(2).fill("r.io/app:1"));
 });

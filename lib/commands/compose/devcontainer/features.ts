@@ -11,10 +11,10 @@ import { parseReference } from "../../../oci/reference.ts";
 import type { Registries } from "../../../transfer/registries.ts";
 import { extractArchive } from "../../build/extract.ts";
 
-/** Bytes of a feature's archive, and number of features, at most. */
+/** Bytes of a feature's archive, of all features that are fetched, and number of features, at most. */
 const LARGEST = 256 << 20;
+const ALL = 1 << 30;
 const MOST = 100;
-const tooLarge = `it has more than ${LARGEST >> 20} MiB`;
 
 /** What devcontainer-feature.json says of the installation. */
 export interface FeatureFields {
@@ -41,6 +41,8 @@ interface Fetching {
   registries: Registries;
   /** Archives are unpacked below it. */
   scratch: string;
+  /** Bytes that may still be unpacked there; default: 1 GiB. */
+  room?: number;
   signal: AbortSignal;
 }
 
@@ -52,25 +54,18 @@ const cannot = (reference: string, why: string, help?: string) =>
 /** Without its version: what `installsAfter` and the order of installation name. */
 const bare = (reference: string) => reference.replace(/@sha256:.*$|:[^:/]*$/, "").toLowerCase();
 
-/** What is packed small may be large. */
-function bounded(stream: ReadableStream<Uint8Array>, reference: string) {
-  let size = 0;
-  return stream.pipeThrough(
-    new TransformStream<Uint8Array, Uint8Array>({
-      transform(chunk, controller) {
-        size += chunk.length;
-        if (size > LARGEST) controller.error(cannot(reference, tooLarge));
-        else controller.enqueue(chunk);
-      },
-    }),
-  );
-}
-
 async function fetchArtifact(
   reference: string,
   index: number,
-  { registries, scratch, signal }: Fetching,
+  fetching: Fetching,
 ): Promise<Pick<Feature, "folder" | "digest">> {
+  const { registries, scratch, room = ALL, signal } = fetching;
+  const most = Math.min(LARGEST, room);
+  const requireRoom = (size: number) => {
+    if (size <= most) return;
+    const what = most < LARGEST ? "all features together have" : "it has";
+    throw cannot(reference, `${what} more than ${(most < LARGEST ? ALL : LARGEST) >> 20} MiB`);
+  };
   const { registry: host, repository, tag, digest } = parseReference(reference);
   if (!host) throw cannot(reference, "it names no registry", "write REGISTRY/OWNER/NAME:VERSION");
   const registry = registries.get(host);
@@ -79,15 +74,25 @@ async function fetchArtifact(
   const manifest = parseManifest(found.bytes, found.descriptor.mediaType);
   const [layer] = manifest.kind === "image" ? manifest.document.layers : [];
   if (!layer) throw cannot(reference, "it is no feature: it has no layer");
-  if (layer.size > LARGEST) throw cannot(reference, tooLarge);
+  requireRoom(layer.size);
   const blob = await registry.get(repository, layer.digest, { signal });
   if (!blob) throw new SvcError("not_found", `Cannot find the files of the feature ${reference}`);
   const folder = join(scratch, String(index));
   await Deno.mkdir(folder);
-  const stream = bounded(decompress(blob.stream()), reference);
-  const { bytes } = await extractArchive(stream, folder, { signal });
+  // What is packed small may be large.
+  let size = 0;
+  const counted = decompress(blob.stream()).pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        requireRoom(size += chunk.length);
+        controller.enqueue(chunk);
+      },
+    }),
+  );
+  const { bytes } = await extractArchive(counted, folder, { signal });
   // Files with holes are larger than what was packed.
-  if (bytes > LARGEST) throw cannot(reference, tooLarge);
+  requireRoom(bytes);
+  fetching.room = room - Math.max(size, bytes);
   return { folder, digest: layer.digest };
 }
 
@@ -209,7 +214,8 @@ export function ordered(features: readonly Feature[], first: readonly string[] =
 }
 
 /** The features and those that they depend on, in the order of their installation. */
-export async function resolveFeatures(fetching: Fetching): Promise<Feature[]> {
+export async function resolveFeatures(of: Fetching): Promise<Feature[]> {
+  const fetching = { ...of };
   const { fields: { features = {}, overrideFeatureInstallOrder } } = fetching.dev;
   const found = new Map<string, Feature>();
   const left = Object.entries(features);

@@ -2,7 +2,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { readDevcontainer } from "../../../compose/devcontainer/read.ts";
+import { writeTar } from "../../../oci/tar_write.ts";
+import { MEDIA } from "../../../oci/types.ts";
 import type { Registries } from "../../../transfer/registries.ts";
+import { smallImage } from "../../../../test/fixtures/small_images.ts";
 import { install } from "./image.ts";
 import { type Feature, ordered, resolveFeatures } from "./features.ts";
 
@@ -28,7 +31,11 @@ Deno.test("features: in their order; what is needed before, what is wished for w
 });
 
 /** Resolves the features of a devcontainer.json beside a feature `own`. */
-async function resolved(features: string, prepare?: (dev: string) => Promise<void>) {
+async function resolved(
+  features: string,
+  prepare?: (dev: string) => Promise<void>,
+  more: Partial<Parameters<typeof resolveFeatures>[0]> = {},
+) {
   const folder = await Deno.makeTempDir();
   const dev = join(folder, ".devcontainer");
   await Deno.mkdir(join(dev, "own"), { recursive: true });
@@ -48,6 +55,7 @@ async function resolved(features: string, prepare?: (dev: string) => Promise<voi
       registries: {} as Registries,
       scratch: folder,
       signal: new AbortController().signal,
+      ...more,
     });
   } finally {
     await Deno.remove(folder, { recursive: true });
@@ -91,4 +99,32 @@ Deno.test("features: one that describes itself by a device is refused", async ()
     await Deno.symlink("/dev/zero", path);
   };
   await assert.rejects(resolved(`{ "./own": {} }`, replace), /it is no regular file/);
+});
+
+Deno.test("features: what all of them unpack together is bounded", async () => {
+  const { bytes, layers: [{ size }] } = smallImage("feature", ["archive"]);
+  // Every feature is the same one, with 600 KB of files.
+  const registry = {
+    resolve: () => Promise.resolve({ bytes, descriptor: { mediaType: MEDIA.manifest, size } }),
+    get: () =>
+      Promise.resolve({
+        stream: () =>
+          writeTar([
+            {
+              path: "devcontainer-feature.json",
+              type: "file",
+              body: new TextEncoder().encode("{}"),
+            },
+            { path: "install.sh", type: "file", body: new Uint8Array(600_000) },
+          ]),
+      }),
+  };
+  const registries = { get: () => registry } as unknown as Registries;
+  const one = `"r.io/x/a:1": {}`;
+  const room = 1_000_000;
+  assert.equal((await resolved(`{ ${one} }`, undefined, { registries, room })).length, 1);
+  await assert.rejects(
+    resolved(`{ ${one}, "r.io/x/b:1": {} }`, undefined, { registries, room }),
+    /r\.io\/x\/b:1: all features together have more than 1024 MiB/,
+  );
 });

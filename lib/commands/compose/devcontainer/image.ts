@@ -15,6 +15,7 @@ import type { Devcontainer } from "../../../compose/devcontainer/read.ts";
 import { LABELS } from "../../../compose/names.ts";
 import type { LoadedProject } from "../../../compose/project.ts";
 import type { Service } from "../../../compose/service.ts";
+import { policyOf } from "../images.ts";
 import { loadFrom, loadOptionsOf, type ProjectInvocation } from "../open_project.ts";
 import { registriesOf } from "../server_images.ts";
 import { type Base, baseOf } from "./base.ts";
@@ -109,7 +110,7 @@ function processOf({ entrypoint, command }: Service, { Entrypoint, Cmd }: Base["
 export async function prepareDevcontainer(
   loaded: LoadedProject,
   own: Devcontainer,
-  { connection, call }: { connection: Connection; call: ProjectInvocation },
+  { connection, call, pull }: { connection: Connection; call: ProjectInvocation; pull?: string },
 ): Promise<{ loaded: LoadedProject } & AsyncDisposable> {
   await using held = new AsyncDisposableStack();
   const warnings: Promise<void>[] = [];
@@ -122,7 +123,8 @@ export async function prepareDevcontainer(
   const registries = await registriesOf(connection, call);
   const features = await resolveFeatures({ dev: own, registries, scratch, signal });
   const service = loaded.project.services[own.service];
-  const base = await baseOf(service, { registries, signal, warn });
+  const fresh = policyOf(pull, service) === "always";
+  const base = await baseOf(service, { registries, fresh, signal, warn });
   const label = base.config.Labels?.[METADATA_LABEL];
   const entries = [
     ...(label ? entriesOf(label, own, `the label ${METADATA_LABEL} of ${base.image}`) : []),
