@@ -5,8 +5,9 @@ import { type DeploySession, openDeploySession } from "../../client/deploy_sessi
 import type { Resume } from "../../wire/attached/hello.ts";
 import { FakeDeployments, GRACE_MS, startSessionServer } from "../sessions/testing.ts";
 import { caller, open, opened, SPEC, until, withServer } from "../sessions/test_callers.ts";
-import { RETRY_MS } from "../sessions/session.ts";
+import { RETRY_MS, STOPPED_MS } from "../sessions/session.ts";
 import { STATUS } from "../testing.ts";
+import { eventually } from "../../../test/waits.ts";
 
 Deno.test("session: applied as a PUT is, on record before, removed when the caller ends it", () =>
   withServer(async (server, folder) => {
@@ -243,8 +244,9 @@ Deno.test("session: ended in the middle of an apply, which is cancelled", () =>
 
 Deno.test("session: the deployment's own end, and its removal by somebody else, are told", () =>
   withServer(async (server) => {
-    const { deployments } = server;
+    const { deployments, timers } = server;
     const { one } = await opened(server);
+    const running = deployments.statuses.get("web")!;
     const over = {
       ...STATUS,
       state: "failed" as const,
@@ -254,7 +256,13 @@ Deno.test("session: the deployment's own end, and its removal by somebody else, 
     const asked = deployments.asked();
     deployments.set({ ...over, state: "pending" });
     await asked;
+    // Somebody restarts it with the engine's own command.
     deployments.set(over);
+    await timers.armed(STOPPED_MS);
+    deployments.set(running);
+    await eventually("it is seen to run", () => !timers.has(STOPPED_MS));
+    deployments.set(over);
+    await timers.fire(STOPPED_MS);
     assert.deepEqual(await until(one, "exited"), { type: "exited", deployment: over });
     assert.deepEqual(deployments.deleted, []);
     deployments.remove("web");

@@ -26,6 +26,8 @@ export interface SessionRecord {
   certified?: true;
   /** The workload has mounts of its caller's files, which end with this server. */
   mounted?: true;
+  /** An instance that ends is started again, unless somebody stopped it. */
+  restarts?: true;
 }
 
 /** Bytes of a record that are read, at most: a spec of the largest size, with JSON's escapes. */

@@ -27,6 +27,11 @@ import type { SessionRecord, SessionRecords } from "./records.ts";
 
 /** Milliseconds until a removal that failed is tried again. */
 export const RETRY_MS = 10_000;
+/**
+ * Milliseconds for a stopped workload to be started again before its end is told: who restarts it by the engine's own
+ * commands (`docker restart`) stops it first.
+ */
+export const STOPPED_MS = 5000;
 
 /** The connection of a session's caller. */
 export interface SessionLink extends StreamOpener {
@@ -110,6 +115,9 @@ export class DeploySession {
   #failure: Problem | undefined;
   /** The caller was told, or is to be told, that all instances have ended. */
   #exited: DeploymentStatus | undefined;
+  /** The time in which a stopped workload may be started again has begun, or is over. */
+  #respite: "begun" | "over" | undefined;
+  #cancelRespite = () => {};
   #ending: Promise<void> | undefined;
   #stopped = false;
   /** The deployment has changed since the last look at its status began. */
@@ -229,6 +237,7 @@ export class DeploySession {
    */
   stop(): void {
     this.#stopped = true;
+    this.#endRespite();
     this.#caller.stop();
     this.#streams.connection = undefined;
     if (!this.#ending) this.#link?.drop("the server is shutting down");
@@ -324,16 +333,31 @@ export class DeploySession {
 
   #see(deployment: DeploymentStatus | undefined): void {
     if (!deployment) return this.#end({ type: "gone" });
-    if (!isOver(deployment)) this.#exited = undefined;
-    else if (!this.#exited) {
+    if (!isOver(deployment)) {
+      this.#exited = undefined;
+      this.#endRespite();
+    } else if (this.record.restarts && this.#respite !== "over") {
+      if (this.#respite) return;
+      this.#respite = "begun";
+      this.#cancelRespite = this.#parts.after(STOPPED_MS, () => {
+        this.#respite = "over";
+        this.look();
+      });
+    } else if (!this.#exited) {
       this.#exited = deployment;
       this.#link?.tell({ type: "exited", deployment });
     }
   }
 
+  #endRespite(): void {
+    this.#cancelRespite();
+    this.#respite = undefined;
+  }
+
   /** Removes the deployment; `last` is the last event that the caller is told. */
   #end(last: SessionEvent): void {
     if (this.#ending || this.#stopped) return;
+    this.#endRespite();
     this.#caller.stopCountdown();
     const done = this.#parts.lifecycle.begin();
     this.#ending = this.#remove(last).finally(done);

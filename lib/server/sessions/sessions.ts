@@ -153,6 +153,7 @@ export class DeploySessions implements SessionCallers {
       spec,
       ...((secrets.certificates || secrets.files?.length) && { certified: true as const }),
       ...(secrets.mounts?.length && { mounted: true as const }),
+      ...(["always", "unless-stopped"].includes(spec.restart) && { restarts: true as const }),
     };
     const session = new DeploySession(record, this.#parts, secrets);
     // Checked again: another session may have taken the name while the token was hashed.
