@@ -2,14 +2,13 @@
  * conmon, one small process per container: it holds the container's output, writes the output with times to the
  * log, and writes the exit code to a file. It outlives the server.
  */
-import { spawn } from "node:child_process";
-import { closeSync, constants, openSync } from "node:fs";
+import { constants } from "node:fs";
 // Our own: the control FIFO, which is opened without waiting.
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { exists, removeTree } from "../../../lib/base/fs.ts";
+import { startProgram } from "../../../lib/base/process.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import { children, isAncestor, killTree } from "../../../lib/sys/process_tree.ts";
 import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
@@ -17,6 +16,11 @@ import { openInput, withInput } from "../../../lib/deploy/host/input.ts";
 import type { Tools } from "./preflight.ts";
 
 const SYNC_FD = 3;
+/**
+ * Turns the output into the descriptor that is told when the container is made. A program with more than the three
+ * usual ones is started by a copy of this whole process, for which all else waits.
+ */
+const WITH_SYNC = `exec "$@" ${SYNC_FD}>&1 >/dev/null 2>"$0"`;
 /** Milliseconds that a deleted container's monitor may go on, and between two looks at it. */
 const END_PATIENCE = 10_000;
 const END_LOOK = 10;
@@ -93,57 +97,47 @@ export async function createContainer(
     ) => [at === 0 ? "--exit-command" : "--exit-command-arg", arg]),
   ];
   const errorLog = join(bundle, "conmon.log");
-  const stderr = openSync(errorLog, "w", 0o600);
-  try {
-    const child = spawn(conmon, args, {
-      cwd: bundle,
-      // A session of its own: signals to the server's process group do not reach it.
-      detached: true,
-      stdio: ["ignore", "ignore", stderr, "pipe"],
-      env: {
-        PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        _OCI_SYNCPIPE: String(SYNC_FD),
-        ...(atEnd && kept()),
-      },
-    });
-    const sync = child.stdio[SYNC_FD] as Readable;
-    const failed = new Promise<never>((_, reject) => child.once("error", reject));
-    using limit = startLimit(`container ${key}`, startMs);
-    const late = new Promise<never>((_, reject) =>
-      limit.signal.addEventListener("abort", () => reject(limit.signal.reason))
-    );
-    const answer = await Promise.race([firstLine(sync), failed, late]).catch((error) => {
-      if (child.pid !== undefined) killTree(child.pid);
-      sync.destroy();
-      throw error;
-    });
-    sync.destroy();
-    child.unref();
-    const message: SyncMessage = answer ? JSON.parse(answer) : {};
-    const pid = message.data ?? message.pid ?? -1;
-    if (pid > 0) return pid;
-    // Our own: what the monitor logs.
-    const said = words(message.message) || words(await Deno.readTextFile(errorLog));
-    throw new SvcError("deploy_failed", `Cannot create container ${key}: ${said}`, {
-      help: "see the runtime's message",
-    });
-  } finally {
-    closeSync(stderr);
-  }
+  // Our own: a file of the bundle.
+  await Deno.writeTextFile(errorLog, "", { mode: 0o600 });
+  // A session of its own: signals to the server's process group do not reach it.
+  const child = startProgram("setsid", {
+    args: ["sh", "-c", WITH_SYNC, errorLog, conmon, ...args],
+    cwd: bundle,
+    clearEnv: true,
+    env: {
+      PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+      _OCI_SYNCPIPE: String(SYNC_FD),
+      ...(atEnd && kept()),
+    },
+    ...{ stdin: "null", stdout: "piped", stderr: "null" },
+  });
+  using limit = startLimit(`container ${key}`, startMs);
+  const late = new Promise<never>((_, reject) =>
+    limit.signal.addEventListener("abort", () => reject(limit.signal.reason))
+  );
+  const answer = await Promise.race([firstLine(child.stdout), late]).catch((error) => {
+    killTree(child.pid);
+    throw error;
+  });
+  child.unref();
+  const message: SyncMessage = answer ? JSON.parse(answer) : {};
+  const pid = message.data ?? message.pid ?? -1;
+  if (pid > 0) return pid;
+  // Our own: what the monitor logs.
+  const said = words(message.message) || words(await Deno.readTextFile(errorLog));
+  throw new SvcError("deploy_failed", `Cannot create container ${key}: ${said}`, {
+    help: "see the runtime's message",
+  });
 }
 
 /** The first line of a pipe that its writer may keep open; empty where it ends without one. */
-function firstLine(pipe: Readable): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let text = "";
-    pipe.on("data", (chunk) => {
-      text += chunk;
-      if (text.includes("\n")) resolve(text.split("\n", 1)[0]);
-    });
-    pipe.once("end", () => resolve(text));
-    pipe.once("close", () => resolve(text));
-    pipe.once("error", reject);
-  });
+async function firstLine(pipe: ReadableStream<Uint8Array>): Promise<string> {
+  let text = "";
+  for await (const part of pipe.pipeThrough(new TextDecoderStream())) {
+    text += part;
+    if (text.includes("\n")) return text.split("\n", 1)[0];
+  }
+  return text;
 }
 
 /** Lets the monitor open a new log file after the old one was renamed. A dead monitor is fine. */
