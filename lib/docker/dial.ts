@@ -4,6 +4,7 @@ import type { TLSSocket } from "node:tls";
 import { SvcError } from "../base/errors.ts";
 import { pauseBelow } from "../base/node_hooks.ts";
 import { sshFailure, SshForward } from "../wire/ssh/forward.ts";
+import { isDistrust, TLS_EXPIRED, TLS_NOT_YET } from "./tls_words.ts";
 import type { DockerEndpoint, TlsFiles } from "./endpoint.ts";
 
 export interface DockerDialer extends AsyncDisposable {
@@ -53,7 +54,17 @@ export function dockerDialer(endpoint: DockerEndpoint, product: string): DockerD
   return {
     dial: async (signal) => {
       const socket = await plain(signal);
-      return tls ? await secured(socket, host, tls, signal) : socket;
+      if (!tls) return socket;
+      try {
+        return await secured(socket, host, tls, signal);
+      } catch (cause) {
+        if (!isDistrust(cause)) throw cause;
+        const dates = await datesOf(() => plain(signal), host, signal);
+        const now = Date.now();
+        if (dates && dates.to < now) throw new Error(TLS_EXPIRED, { cause });
+        if (dates && dates.from > now) throw new Error(TLS_NOT_YET, { cause });
+        throw cause;
+      }
     },
     [Symbol.asyncDispose]: none,
   };
@@ -117,10 +128,39 @@ async function secured(
   const secure = connectTls({
     socket,
     host,
-    ...(isIP(host) === 0 && { servername: host }),
+    ...serverName(host),
     ...pem,
     rejectUnauthorized: true,
   });
   pauseBelow(secure);
+  // A daemon refuses a client's certificate after the handshake, maybe before the exchange listens.
+  secure.on("error", (error) => secure.destroy(error));
   return await opened(secure, "secureConnect", signal);
+}
+
+const serverName = (host: string) => isIP(host) === 0 ? { servername: host } : {};
+
+/**
+ * The times of the certificate that is presented there, in milliseconds since 1970; undefined where none comes. The
+ * handshake's own error only says that it is not to be trusted. Nothing is sent.
+ */
+async function datesOf(
+  dial: () => Promise<Socket>,
+  host: string,
+  signal: AbortSignal,
+): Promise<{ from: number; to: number } | undefined> {
+  const { connect: connectTls } = await import("node:tls");
+  let socket: Socket | undefined;
+  try {
+    socket = await dial();
+    const secure = connectTls({ socket, host, ...serverName(host), rejectUnauthorized: false });
+    secure.on("error", () => {/* as below */});
+    await opened(secure, "secureConnect", signal);
+    const { valid_from, valid_to } = secure.getPeerCertificate();
+    return { from: Date.parse(valid_from), to: Date.parse(valid_to) };
+  } catch {
+    return undefined; // what was told first is told
+  } finally {
+    socket?.destroy();
+  }
 }

@@ -1,5 +1,6 @@
 /** Failures of the daemon as errors of the catalogue. */
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { tlsWords } from "./tls_words.ts";
 
 /** What the errors say of the daemon. */
 export interface DaemonWords {
@@ -78,10 +79,13 @@ export function unreachable(
   if (cause instanceof SvcError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);
   const plain = NO_TLS.test(text);
-  const why = plain ? "it does not speak TLS" : SYSTEM_WORDS[systemCode(cause) ?? ""] ?? text;
+  const tls = tlsWords(cause);
+  const why = plain
+    ? "it does not speak TLS"
+    : tls?.why ?? SYSTEM_WORDS[systemCode(cause) ?? ""] ?? text;
   return new SvcError("unavailable", `Cannot reach ${product} at ${address}: ${why}`, {
     cause,
-    help: plain ? "unset DOCKER_TLS_VERIFY, or name the daemon's port for TLS" : help,
+    help: plain ? "unset DOCKER_TLS_VERIFY, or name the daemon's port for TLS" : tls?.help ?? help,
     detail: { daemon: "gone" },
   });
 }
@@ -107,6 +111,7 @@ export function broken(
   attempted: string,
   cause: unknown,
 ): SvcError {
+  if (tlsWords(cause)) return unreachable({ product, address, help }, cause);
   const why = systemCode(cause) ?? (cause instanceof Error ? cause.message : String(cause));
   return new SvcError(
     "unavailable",

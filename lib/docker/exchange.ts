@@ -46,7 +46,11 @@ export function exchange(
       reject(signal?.aborted ? signal.reason : error);
     };
     request.on("error", fail);
-    socket.once("close", () => answered || fail(new Error("it was closed without an answer")));
+    const closed = () =>
+      answered || fail(socket.errored ?? new Error("it was closed without an answer"));
+    socket.once("close", closed);
+    // It may have ended before it came here.
+    if (socket.destroyed) closed();
     request.on("response", (message) => {
       answered = true;
       resolve({ answer: answerOf(message, socket, signal, failed) });
