@@ -1,6 +1,6 @@
 /** {@linkcode Executor} over an OCI runtime: one foreground container per step. */
 import { SvcError } from "../../lib/base/errors.ts";
-import { ensureDir, removeTree } from "../../lib/base/fs.ts";
+import { ensureDir, ifThere, removeTree } from "../../lib/base/fs.ts";
 import type { Executor, Step } from "../../lib/build/executor.ts";
 import { hostFacts } from "../../lib/runtime/host_facts.ts";
 import type { Runtime } from "../../lib/runtime/runtime.ts";
@@ -23,10 +23,7 @@ type OnOutput = (stream: "stdout" | "stderr", chunk: Uint8Array) => void;
 /** The runtime's own error, from its log; undefined where it reported none. */
 async function runtimeError(log: string): Promise<string | undefined> {
   // Our own: what the runtime logs.
-  const text = await Deno.readTextFile(log).catch((error) => {
-    if (error instanceof Deno.errors.NotFound) return "";
-    throw error;
-  });
+  const text = await ifThere(Deno.readTextFile(log)) ?? "";
   let last: string | undefined;
   for (const line of text.split("\n")) {
     try {

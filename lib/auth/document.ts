@@ -1,5 +1,5 @@
 /** Documents that an operator writes in YAML or JSON. They are read strictly: a misread rule is a security hole. */
-import { SvcError } from "../base/errors.ts";
+import { fileTrouble, SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 
 /** Longest document; no real policy is as long. */
@@ -101,15 +101,8 @@ export async function readConfigured(path: string, variable: string): Promise<st
   } catch (cause) {
     throw new SvcError(
       "config_invalid",
-      `Cannot read ${variable}: ${path}: ${reasonOf(cause)}`,
+      `Cannot read ${variable}: ${path}: ${fileTrouble(cause)}`,
       { cause, help: "name a file that the server may read" },
     );
   }
-}
-
-/** The message of an operating system error, without the path. */
-export function reasonOf(error: unknown): string {
-  if (error instanceof Deno.errors.NotFound) return "there is no such file";
-  if (error instanceof Deno.errors.PermissionDenied) return "permission denied";
-  return (error as Error).message.split(":")[0];
 }

@@ -4,9 +4,8 @@
  */
 import { hkdfSync, randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { SvcError } from "../base/errors.ts";
+import { fileTrouble, SvcError } from "../base/errors.ts";
 import { writeFileAtomic } from "../base/fs.ts";
-import { reasonOf } from "./document.ts";
 
 /** In the data directory, mode 0600. */
 const SECRET_FILE = "installation.key";
@@ -60,7 +59,7 @@ export async function loadInstallationSecret(
       warn(`${path} was readable by others and is not any more; its secret may be known to them`);
     }
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw refused(reasonOf(error), error);
+    if (!(error instanceof Deno.errors.NotFound)) throw refused(fileTrouble(error), error);
     text = randomBytes(32).toString("base64url");
     await writeFileAtomic(path, `${text}\n`, { mode: 0o600 });
   }

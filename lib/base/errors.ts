@@ -134,6 +134,20 @@ export function systemCode(error: unknown): string | undefined {
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
 
+const FILE_TROUBLES: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file",
+  ENOTDIR: "there is no such file",
+  EACCES: "permission denied",
+  EISDIR: "it is a directory",
+};
+
+/** Why a file cannot be read, in words that do not name it. */
+export function fileTrouble(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const code = systemCode(error);
+  return code ? FILE_TROUBLES[code] ?? message.split(":")[0] : message;
+}
+
 /** Any thrown value as an `SvcError`; an unknown one becomes `internal` and keeps its cause. */
 export function asSvcError(error: unknown, attempted?: string): SvcError {
   if (error instanceof SvcError) return error;

@@ -1,5 +1,5 @@
 import { equal, ok } from "node:assert/strict";
-import { asSvcError, CATALOGUE, isAbort, SvcError } from "./errors.ts";
+import { asSvcError, CATALOGUE, fileTrouble, isAbort, SvcError } from "./errors.ts";
 
 Deno.test("errors: what is thrown becomes one of the catalogue", () => {
   const full = Object.assign(new Error("no space left"), { code: "ENOSPC" });
@@ -16,4 +16,12 @@ Deno.test("errors: every entry has help, a status and an exit code", () => {
     ok(entry.help.length > 0 && entry.status >= 400 && entry.status < 600, code);
     ok(entry.exit === 1 || entry.exit === 2, code);
   }
+});
+
+Deno.test("errors: what keeps a file from being read, without its path", async () => {
+  const trouble = (path: string) => Deno.readTextFile(path).then(() => "", fileTrouble);
+  equal(await trouble("/nowhere/at/all"), "there is no such file");
+  equal(await trouble("/"), "it is a directory");
+  equal(fileTrouble(Object.assign(new Error("Bad: '/x'"), { code: "EIO" })), "Bad");
+  equal(fileTrouble(new Error("it is too long: by 1")), "it is too long: by 1");
 });

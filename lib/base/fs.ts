@@ -15,6 +15,22 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
+/** Resolves to undefined where the file or folder that `work` is about is not there. */
+export async function ifThere<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** The names in a folder, sorted; none where it is not there. */
+export async function namesIn(folder: string): Promise<string[]> {
+  const names = await ifThere(Array.fromAsync(Deno.readDir(folder), ({ name }) => name));
+  return names?.sort() ?? [];
+}
+
 /** Permission bits. Files on Windows have none; they count as executable, as docker's client sends them. */
 export function permissionsOf({ mode }: Pick<Deno.FileInfo, "mode">): number {
   return Deno.build.os === "windows" || mode === null ? 0o755 : mode & 0o7777;
@@ -110,21 +126,13 @@ export function writeJsonInPlace(path: string, value: unknown): void {
 
 /** Reads and parses a JSON file; undefined where it is missing. */
 export async function readJson<T>(path: string): Promise<T | undefined> {
-  try {
-    return JSON.parse(await Deno.readTextFile(path)) as T;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  const text = await ifThere(Deno.readTextFile(path));
+  return text === undefined ? undefined : JSON.parse(text) as T;
 }
 
 /** Removes a tree or file; a missing one is fine. */
 export async function removeTree(path: string): Promise<void> {
-  try {
-    await Deno.remove(path, { recursive: true });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
+  await ifThere(Deno.remove(path, { recursive: true }));
 }
 
 /**

@@ -3,6 +3,8 @@ import { join } from "node:path";
 import {
   ensureDir,
   exists,
+  ifThere,
+  namesIn,
   readJson,
   removeTree,
   writeFileAtomic,
@@ -75,4 +77,14 @@ Deno.test({
     equal(success, true, new TextDecoder().decode(stderr));
     equal(await exists(join(dir.path, "root")), false);
   },
+});
+
+Deno.test("ifThere and namesIn: nothing where there is nothing, other failures as they are", async () => {
+  await using dir = await folder();
+  for (const name of ["b", "a"]) await Deno.writeTextFile(join(dir.path, name), name);
+  deepEqual(await namesIn(dir.path), ["a", "b"]);
+  deepEqual(await namesIn(join(dir.path, "none")), []);
+  await rejects(namesIn(join(dir.path, "a")), Deno.errors.NotADirectory);
+  equal(await ifThere(Deno.readTextFile(join(dir.path, "a"))), "a");
+  equal(await ifThere(Deno.readTextFile(join(dir.path, "none"))), undefined);
 });

@@ -1,6 +1,6 @@
 /** The folder of a user's login session for what svc keeps while that lasts: sockets, locks, short-lived secrets. */
 import { SvcError } from "./errors.ts";
-import { closeToOthers } from "./fs.ts";
+import { closeToOthers, ifThere } from "./fs.ts";
 import { join } from "./path.ts";
 
 export interface RuntimeFolder {
@@ -36,13 +36,8 @@ export async function runtimeFolder(
  * may be theirs. A missing one is fine.
  */
 export async function requireOwnFolder(path: string): Promise<void> {
-  let info: Deno.FileInfo;
-  try {
-    info = await Deno.lstat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return;
-    throw error;
-  }
+  const info = await ifThere(Deno.lstat(path));
+  if (info === undefined) return;
   const wrong = !info.isDirectory
     ? "it is not a folder"
     : info.uid !== Deno.uid()

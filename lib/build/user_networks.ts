@@ -6,7 +6,7 @@
 import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
 import { SvcError } from "../base/errors.ts";
-import { ensureDir } from "../base/fs.ts";
+import { ensureDir, ifThere } from "../base/fs.ts";
 import type { Logger } from "../base/log.ts";
 import { run, runOk } from "../base/process.ts";
 import { createNetns, removeNetns } from "../runtime/netns.ts";
@@ -190,9 +190,7 @@ export class UserNetworks implements OwnNetworks {
     try {
       end?.();
       await removeNetns(path);
-      await Deno.remove(dirname(path)).catch((error) => {
-        if (!(error instanceof Deno.errors.NotFound)) throw error;
-      });
+      await ifThere(Deno.remove(dirname(path)));
     } catch (error) {
       this.#options.log.warn("a network namespace was not removed", { path, error });
     }

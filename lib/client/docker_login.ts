@@ -1,7 +1,7 @@
 /** Logins in the files of docker and podman, in the form that these tools write. */
 import { dirname, join } from "node:path";
 import { SvcError } from "../base/errors.ts";
-import { ensureDir, writeFileAtomic } from "../base/fs.ts";
+import { ensureDir, ifThere, writeFileAtomic } from "../base/fs.ts";
 import { run } from "../base/process.ts";
 import { homeFolder } from "./profile/location.ts";
 
@@ -25,13 +25,8 @@ function authFiles(env: Environment, os: typeof Deno.build.os = Deno.build.os): 
 }
 
 async function read(path: string): Promise<AuthFile> {
-  let text: string;
-  try {
-    text = await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return {};
-    throw error;
-  }
+  const text = await ifThere(Deno.readTextFile(path));
+  if (text === undefined) return {};
   try {
     return text.trim() === "" ? {} : JSON.parse(text) as AuthFile;
   } catch {

@@ -3,7 +3,7 @@
  * it, or named. A document that was only found is not trusted.
  */
 import { dirname, join, resolve } from "../base/path.ts";
-import { SvcError, systemCode } from "../base/errors.ts";
+import { fileTrouble, SvcError } from "../base/errors.ts";
 import { homeFolder } from "./profile/location.ts";
 import { absolutePaths } from "./profile/paths.ts";
 import type { Context } from "./profile/types.ts";
@@ -120,11 +120,14 @@ async function explicit(file: string, home?: string): Promise<ProjectContext> {
     return { path: file, context: await load(file, home) };
   } catch (cause) {
     if (cause instanceof SvcError) throw cause;
-    const why = systemCode(cause) === "ENOENT" ? "there is no such file" : (cause as Error).message;
-    throw new SvcError("config_invalid", `Cannot read context file ${file}: ${why}`, {
-      cause,
-      help: "correct --context-file or SVC_CONTEXT_FILE",
-    });
+    throw new SvcError(
+      "config_invalid",
+      `Cannot read context file ${file}: ${fileTrouble(cause)}`,
+      {
+        cause,
+        help: "correct --context-file or SVC_CONTEXT_FILE",
+      },
+    );
   }
 }
 

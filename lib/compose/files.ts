@@ -1,17 +1,10 @@
 /** Reads the text files of a project, within bounds. */
-import { isAbort } from "../base/errors.ts";
+import { fileTrouble, isAbort } from "../base/errors.ts";
 import { readTextFile } from "../base/text_file.ts";
 import { invalid, MOST_BYTES } from "./yaml/read.ts";
 
 /** Files that one project may read: an include of includes must come to an end. */
 const MOST_FILES = 1000;
-
-function why(error: unknown): string {
-  if (error instanceof Deno.errors.NotFound) return "there is no such file";
-  if (error instanceof Deno.errors.IsADirectory) return "it is a directory";
-  if (error instanceof Deno.errors.PermissionDenied) return "permission denied";
-  return error instanceof Error ? error.message : String(error);
-}
 
 export class Files {
   #left = MOST_FILES;
@@ -42,7 +35,7 @@ export class Files {
       return await readTextFile(file, MOST_BYTES, { any: named });
     } catch (error) {
       if (isAbort(error)) throw error;
-      throw invalid(file, why(error));
+      throw invalid(file, fileTrouble(error));
     }
   }
 }

@@ -1,5 +1,5 @@
 /** Records in a folder, one JSON file each, all of them in memory. What was saved is on the disk. */
-import { readJson, writeFileAtomic } from "../base/fs.ts";
+import { ifThere, readJson, writeFileAtomic } from "../base/fs.ts";
 import { join } from "../base/path.ts";
 import type { DockerApi } from "./api.ts";
 
@@ -44,9 +44,7 @@ export class Records<T> {
 
   async remove(key: string): Promise<void> {
     this.#all.delete(key);
-    await Deno.remove(this.#path(key)).catch((error) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
+    await ifThere(Deno.remove(this.#path(key)));
   }
 
   #path(key: string): string {

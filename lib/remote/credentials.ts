@@ -2,6 +2,7 @@
  * Logins stored by docker, podman and skopeo: `config.json` with `auths`, `credHelpers` and `credsStore`. The
  * caller names the file.
  */
+import { ifThere } from "../base/fs.ts";
 import { SvcError } from "../base/errors.ts";
 import { join } from "../base/path.ts";
 import { run } from "../base/process.ts";
@@ -45,13 +46,8 @@ function keysOf(host: string): string[] {
 }
 
 async function readConfig(path: string): Promise<ConfigFile | undefined> {
-  let text: string;
-  try {
-    text = await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
+  const text = await ifThere(Deno.readTextFile(path));
+  if (text === undefined) return undefined;
   try {
     return JSON.parse(text) as ConfigFile;
   } catch (cause) {

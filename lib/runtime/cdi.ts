@@ -4,6 +4,7 @@
  */
 import { extname, join } from "node:path";
 import { SvcError } from "../base/errors.ts";
+import { namesIn } from "../base/fs.ts";
 import { type DeviceNode, deviceNode } from "./device_node.ts";
 import type { Hook } from "./spec.ts";
 
@@ -72,14 +73,8 @@ function isSpec(value: unknown): value is SpecFile {
 }
 
 async function filesIn(folder: string): Promise<string[]> {
-  try {
-    const names = await Array.fromAsync(Deno.readDir(folder), ({ name }) => name);
-    return names.filter((name) => [".json", ".yaml"].includes(extname(name))).sort()
-      .map((name) => join(folder, name));
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return [];
-    throw error;
-  }
+  return (await namesIn(folder)).filter((name) => [".json", ".yaml"].includes(extname(name)))
+    .map((name) => join(folder, name));
 }
 
 /** Every device in the folders; `unread` lists files that could not be read. */

@@ -1,4 +1,5 @@
 /** Network namespaces kept by a bind mount on a file, so that they exist without a process in them. */
+import { ifThere } from "../base/fs.ts";
 import { dirname } from "node:path";
 import { runOk } from "../base/process.ts";
 
@@ -22,7 +23,5 @@ export async function removeNetns(path: string): Promise<void> {
   while (await hasNetns(path)) {
     await runOk("Cannot remove a network namespace", "umount", ["--lazy", path]);
   }
-  await Deno.remove(path).catch((error) => {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  });
+  await ifThere(Deno.remove(path));
 }

@@ -1,7 +1,7 @@
 /** The server's data directory: private, of a known format, and used by one server at a time. */
 import { dirname, join } from "node:path";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
-import { closeToOthers, ensureDir, writeFileAtomic } from "../base/fs.ts";
+import { closeToOthers, ensureDir, ifThere, writeFileAtomic } from "../base/fs.ts";
 import { acquireLock, type FileLock } from "../base/lock.ts";
 
 /** Increased when an older svc would misread the data of a newer one. */
@@ -53,13 +53,8 @@ function refused(path: string, error: unknown): unknown {
 
 /** False where there is no marker; throws `data_dir_foreign` on one that this build cannot use. */
 async function checkMarker(path: string): Promise<boolean> {
-  let text: string;
-  try {
-    text = await Deno.readTextFile(join(path, MARKER));
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
+  const text = await ifThere(Deno.readTextFile(join(path, MARKER)));
+  if (text === undefined) return false;
   let format: unknown;
   try {
     format = JSON.parse(text).format;

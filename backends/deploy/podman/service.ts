@@ -2,6 +2,7 @@
  * Podman's API service as a child of the server (SVC_PODMAN_SERVICE): on a socket that only the server's user may
  * open, started again where it ends, ended with the server.
  */
+import { ifThere } from "../../../lib/base/fs.ts";
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { Logger } from "../../../lib/base/log.ts";
@@ -77,9 +78,7 @@ export class PodmanService implements AsyncDisposable {
 
   async #begin(): Promise<Running> {
     // A service whose server was killed may listen on it for a while; nobody knows it any more.
-    await Deno.remove(this.socket).catch((error) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
+    await ifThere(Deno.remove(this.socket));
     const child = startProgram(
       this.#options.program ?? "podman",
       {

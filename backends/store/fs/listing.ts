@@ -1,4 +1,5 @@
 /** Keys below a folder, in the byte order that a bucket would list them. */
+import { ifThere } from "../../../lib/base/fs.ts";
 import { join } from "node:path";
 import type { ListEntry } from "../../../lib/store/object_store.ts";
 
@@ -89,10 +90,7 @@ export async function* walk(
       yield { key, size: 0, modified: new Date(0) };
       continue;
     }
-    const info = await Deno.stat(join(root, key)).catch((error) => {
-      if (error instanceof Deno.errors.NotFound) return undefined;
-      throw error;
-    });
+    const info = await ifThere(Deno.stat(join(root, key)));
     if (info) yield { key, size: info.size, modified: info.mtime ?? new Date(0) };
   }
 }

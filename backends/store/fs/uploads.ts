@@ -1,7 +1,7 @@
 /** Uploads as appendable files beside the objects: publishing one is a rename on the same file system. */
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
-import { syncDir } from "../../../lib/base/fs.ts";
+import { ifThere, syncDir } from "../../../lib/base/fs.ts";
 import type { LentConnection } from "../../../lib/base/request_body.ts";
 import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 import type {
@@ -124,9 +124,7 @@ class FsUpload implements UploadFile {
   async abort(): Promise<void> {
     this.taker.forget(this.path);
     await this.close();
-    await Deno.remove(this.path).catch((error) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
+    await ifThere(Deno.remove(this.path));
   }
 
   close(): Promise<void> {
@@ -198,10 +196,7 @@ export class FsUploads implements UploadStore {
     for await (const entry of Deno.readDir(this.root)) {
       options.signal?.throwIfAborted();
       if (!entry.isFile || !ID.test(entry.name)) continue;
-      const info = await Deno.stat(join(this.root, entry.name)).catch((error) => {
-        if (error instanceof Deno.errors.NotFound) return undefined;
-        throw error;
-      });
+      const info = await ifThere(Deno.stat(join(this.root, entry.name)));
       if (info) yield { id: entry.name, modified: info.mtime ?? new Date(0), size: info.size };
     }
   }

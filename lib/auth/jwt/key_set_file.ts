@@ -1,8 +1,7 @@
 /** SVC_JWT_JWKS_FILE: read again when the file changes. An unreadable file leaves the last good set in use. */
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { watchFiles } from "../../base/watch_files.ts";
-import { reasonOf } from "../document.ts";
 import { type KeySource, PUBLIC_ALGORITHMS } from "./key_source.ts";
 import { parseKeySet } from "./key_set.ts";
 
@@ -23,7 +22,7 @@ export async function keySetFile(
     try {
       text = await Deno.readTextFile(path);
     } catch (cause) {
-      throw new Error(reasonOf(cause));
+      throw new Error(fileTrouble(cause));
     }
     return await parseKeySet(text);
   };

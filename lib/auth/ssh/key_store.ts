@@ -1,7 +1,7 @@
 /** Keys whose holders may open sessions: declared in the configuration, or enrolled in a file. */
 import { dirname } from "node:path";
 import { SvcError } from "../../base/errors.ts";
-import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
+import { ensureDir, ifThere, writeFileAtomic } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { type FileWatch, watchFiles } from "../../base/watch_files.ts";
@@ -177,12 +177,7 @@ function keyed(text: string, source: StoredKey["source"], from: string): Map<str
 }
 
 async function readKeys(file: string): Promise<Map<string, StoredKey>> {
-  let text;
-  try {
-    text = await Deno.readTextFile(file);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return new Map();
-    throw error;
-  }
+  const text = await ifThere(Deno.readTextFile(file));
+  if (text === undefined) return new Map();
   return keyed(text, "enrolled", file);
 }

@@ -1,5 +1,6 @@
 /** Layers of an image as blobs: own layers packed once per packing, the base image's layers as they are. */
 import { SvcError } from "../../base/errors.ts";
+import { ifThere } from "../../base/fs.ts";
 import { fileStream } from "../../base/file_stream.ts";
 import { decompress } from "../../oci/compression.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
@@ -163,13 +164,8 @@ export class Layers {
   ): Promise<ReadableStream<Uint8Array> | undefined> {
     const body = await this.#engine.imageStore?.find(descriptor, signal);
     if (!body?.file) return body?.stream();
-    try {
-      return await opened(body.file.path);
-    } catch (error) {
-      // The blob was removed just now.
-      if (error instanceof Deno.errors.NotFound) return undefined;
-      throw error;
-    }
+    // The blob may have been removed just now.
+    return await ifThere(opened(body.file.path));
   }
 
   /** Packs a layer again; the same snapshot must give the same bytes. */

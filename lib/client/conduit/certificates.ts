@@ -1,6 +1,6 @@
 /** The rules of `conduit.ingress.certificates` (SPEC.md "IngressCertificate"): which certificate is a host's. */
 import { checkPair, covers, PairError } from "../../base/certificates.ts";
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import { watchFiles } from "../../base/watch_files.ts";
 import type { Conduit } from "../profile/types.ts";
 
@@ -35,12 +35,7 @@ export async function readPemFile(path: string, field: string): Promise<string> 
     if (size > MAX_PEM) throw new Error("it is too long for a PEM file");
     return new TextDecoder().decode(bytes.subarray(0, size));
   } catch (error) {
-    const why = error instanceof Deno.errors.NotFound
-      ? "there is no such file"
-      : error instanceof Deno.errors.PermissionDenied
-      ? "it may not be read"
-      : (error as Error).message;
-    throw fieldError(field, `${path}: ${why}`);
+    throw fieldError(field, `${path}: ${fileTrouble(error)}`);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Checks a PEM file when its path is set, while somebody is there to correct it. */
 import { X509Certificate } from "node:crypto";
+import { fileTrouble } from "../../base/errors.ts";
 import type { Field } from "./field.ts";
 
 /** What is wrong with the file; undefined where it is valid. `path` is absolute. */
@@ -9,8 +10,7 @@ export function pemTrouble(path: string, kind: NonNullable<Field["pem"]>): strin
     if (!Deno.statSync(path).isFile) return "it is not a file";
     text = Deno.readTextFileSync(path);
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return "there is no such file";
-    return (error as Error).message.split(":")[0];
+    return fileTrouble(error);
   }
   if (kind === "key") {
     return /-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(text) ? undefined : "it holds no key in PEM";

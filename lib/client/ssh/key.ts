@@ -1,6 +1,6 @@
 /** Private keys in files: reading, unlocking and signing. */
 import { Buffer } from "node:buffer";
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import type { Prompt } from "../prompt.ts";
 import { mpint, parsePublicKey, Reader, string } from "../../wire/ssh/packing.ts";
 import { type ParsedKey, parseKey } from "../../wire/ssh/private_key.ts";
@@ -16,9 +16,7 @@ export async function loadKey(path: string, prompt: Prompt): Promise<ParsedKey> 
   try {
     bytes = await Deno.readFile(path);
   } catch (cause) {
-    const why = cause instanceof Deno.errors.NotFound
-      ? "there is no such file"
-      : (cause as Error).message;
+    const why = fileTrouble(cause);
     throw new SvcError("config_invalid", `Cannot read identity file ${path}: ${why}`, {
       cause,
       help: "correct identity-file",

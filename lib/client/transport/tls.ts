@@ -2,7 +2,7 @@
 import { Duplex } from "node:stream";
 import { rootCertificates, type TLSSocket } from "node:tls";
 import { isIP } from "node:net";
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import { pauseBelow } from "../../base/node_hooks.ts";
 import type { TlsSettings } from "../profile/types.ts";
 import type { Dialer } from "./dialer.ts";
@@ -19,14 +19,10 @@ async function readPem(path: string, field: string): Promise<string> {
   try {
     text = await Deno.readTextFile(path);
   } catch (cause) {
-    const missing = cause instanceof Deno.errors.NotFound;
-    throw new SvcError(
-      "config_invalid",
-      `Cannot read ${field} ${path}: ${
-        missing ? "there is no such file" : (cause as Error).message
-      }`,
-      { cause, help: `correct ${field} of the context` },
-    );
+    throw new SvcError("config_invalid", `Cannot read ${field} ${path}: ${fileTrouble(cause)}`, {
+      cause,
+      help: `correct ${field} of the context`,
+    });
   }
   if (text.includes("-----BEGIN ")) return text;
   throw new SvcError("config_invalid", `Cannot read ${field} ${path}: it is not PEM`, {

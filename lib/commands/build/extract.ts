@@ -4,7 +4,7 @@
  */
 import { basename, dirname, join } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
-import { ensureDir } from "../../base/fs.ts";
+import { ensureDir, ifThere } from "../../base/fs.ts";
 import { readTar, type TarEntry } from "../../oci/tar_read.ts";
 import type { TarHeader } from "../../oci/tar.ts";
 
@@ -23,14 +23,7 @@ function partsOf(path: string): string[] {
   return parts;
 }
 
-async function lstat(path: string): Promise<Deno.FileInfo | undefined> {
-  try {
-    return await Deno.lstat(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-}
+const lstat = (path: string) => ifThere(Deno.lstat(path));
 
 export interface Extracted {
   files: number;

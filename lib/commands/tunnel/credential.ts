@@ -1,7 +1,7 @@
 /**
  * The credential for a tunnel's backend: from flags, a variable or the profile; else the server uses its own.
  */
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import { isLoopback } from "../../client/doctor/engine.ts";
 import type { Target } from "../../client/resolve.ts";
 import type { Values } from "../../config/load.ts";
@@ -36,10 +36,7 @@ async function readFile(
     return { text, mode: isFile ? mode : null };
   } catch (error) {
     if (error instanceof SvcError) throw error;
-    const why = error instanceof Deno.errors.NotFound
-      ? "there is no such file"
-      : (error as Error).message;
-    throw refuse(why, error);
+    throw refuse(fileTrouble(error), error);
   }
 }
 

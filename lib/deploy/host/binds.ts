@@ -6,7 +6,7 @@
  */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import { ensureDir } from "../../base/fs.ts";
+import { ensureDir, ifThere } from "../../base/fs.ts";
 import { openSource } from "../bind_policy.ts";
 import type { SpecMount } from "../../runtime/mounts.ts";
 import { S_IFDIR, S_IFMT, statFd } from "../../sys/files.ts";
@@ -75,10 +75,7 @@ export class BindMounts {
   /** Removes the mounts of a start; a mount that cannot be removed stays, with its place. Missing is fine. */
   async remove(key: string): Promise<void> {
     const folder = join(this.#folder, key);
-    const names = await Array.fromAsync(Deno.readDir(folder)).catch((error) => {
-      if (error instanceof Deno.errors.NotFound) return undefined;
-      throw error;
-    });
+    const names = await ifThere(Array.fromAsync(Deno.readDir(folder)));
     if (!names) return;
     for (const { name } of names) {
       const place = join(folder, name);

@@ -3,7 +3,7 @@
  * for no plugin. There is at most one. Namespaces that no record names are removed at the next start.
  */
 import { join } from "node:path";
-import { ensureDir } from "../../base/fs.ts";
+import { ensureDir, namesIn } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
 import { Mutex } from "../../base/mutex.ts";
 import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
@@ -127,14 +127,7 @@ export class Spares {
   /** After a start: removes spares of an earlier server that no instance took. */
   async sweep(used: ReadonlySet<string>): Promise<void> {
     const { folder, subnetBase } = this.#options;
-    let entries: Deno.DirEntry[];
-    try {
-      entries = await Array.fromAsync(Deno.readDir(folder));
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return;
-      throw error;
-    }
-    for (const { name } of entries) {
+    for (const name of await namesIn(folder)) {
       const place = /^spare-(\d+)-/.exec(name)?.[1];
       if (place === undefined || used.has(name)) continue;
       await this.#remove(name, bridgeNetwork(subnetBase, Number(place)));

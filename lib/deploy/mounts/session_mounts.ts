@@ -1,7 +1,7 @@
 /** The mounts of one session: their folders, the process that serves them, and its stream to the caller. */
 import { join } from "node:path";
 import { type CallerMount, exportOf, FILE_NAME } from "../../api/caller_mounts.ts";
-import { ensureDir } from "../../base/fs.ts";
+import { ensureDir, ifThere } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
 import { sleep } from "../../base/sleep.ts";
 import { unmount } from "../../sys/mount.ts";
@@ -51,9 +51,7 @@ export async function sweepMounts(folder: string, { all = false } = {}): Promise
     const entries = await Array.fromAsync(Deno.readDir(path)).catch(() => []);
     if (depth > 0) { for (const { name } of entries) await remove(join(path, name), depth - 1); }
     // Not recursive: the folder is empty, or something is still mounted there.
-    await Deno.remove(path).catch((error) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
+    await ifThere(Deno.remove(path));
   };
   await remove(folder, all ? LEVELS + 1 : LEVELS);
 }

@@ -3,6 +3,7 @@
  * store, and pushed content wins. With the cache on, content from an upstream is stored like pushed content; a
  * manifest is stored before its blobs, which are fetched when somebody asks for them.
  */
+import { removeTree } from "../../base/fs.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { RegistryStore } from "../view.ts";
 import { MirrorBlobs } from "./blobs.ts";
@@ -34,11 +35,7 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
   const { store, cache, spool } = options;
   const end = new AbortController();
   const context = contextOf(options, end.signal);
-  try {
-    await Deno.remove(spool, { recursive: true });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
+  await removeTree(spool);
   const blobs = new MirrorBlobs(context);
   const manifests = new MirrorManifests(context, blobs);
   const listings = new MirrorListings(context);

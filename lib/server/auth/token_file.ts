@@ -1,8 +1,7 @@
 /** SVC_AUTH_TOKEN_FILE: a token in a file of its own, which is created where it is missing. */
 import { randomBytes } from "node:crypto";
 import { dirname } from "node:path";
-import { reasonOf } from "../../auth/document.ts";
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
 import { parseAddress } from "../../config/address.ts";
@@ -12,7 +11,7 @@ import type { AuthSettings } from "../auth.ts";
 const VARIABLE = "SVC_AUTH_TOKEN_FILE";
 
 function refused(path: string, cause: unknown): SvcError {
-  return new SvcError("config_invalid", `Cannot read ${VARIABLE}: ${path}: ${reasonOf(cause)}`, {
+  return new SvcError("config_invalid", `Cannot read ${VARIABLE}: ${path}: ${fileTrouble(cause)}`, {
     cause,
     help: "name a file that the server may read, or one that it may make",
   });

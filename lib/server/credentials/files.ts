@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { asSvcError } from "../../base/errors.ts";
-import { ensureDir } from "../../base/fs.ts";
+import { ensureDir, ifThere, namesIn } from "../../base/fs.ts";
 import { mount, MS, unmount } from "../../sys/mount.ts";
 
 /** Bytes of one deployment's files, at most. */
@@ -23,12 +23,6 @@ export const credentialFolder = (
 const nameOf = (index: number) => String(index);
 /** The file of variables. */
 const VARIABLES = "variables.json";
-
-async function ignoreMissing(work: Promise<unknown>): Promise<void> {
-  await work.catch((error) => {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  });
-}
 
 export class CredentialFiles {
   readonly #root: string;
@@ -90,21 +84,13 @@ export class CredentialFiles {
   /** Empties and removes the deployment's files, also for a workload that still has them. Idempotent. */
   async remove(deployment: string): Promise<void> {
     const folder = join(this.#root, deployment);
-    const names: string[] = [];
-    await ignoreMissing((async () => {
-      for await (const { name } of Deno.readDir(folder)) names.push(name);
-    })());
-    for (const name of names) await ignoreMissing(Deno.truncate(join(folder, name)));
+    for (const name of await namesIn(folder)) await ifThere(Deno.truncate(join(folder, name)));
     while (unmount(folder, { detach: true }));
-    await ignoreMissing(Deno.remove(folder));
+    await ifThere(Deno.remove(folder));
   }
 
   /** Removes the files of all deployments but those: a killed server leaves them. */
   async sweep(keep: (deployment: string) => boolean): Promise<void> {
-    const names: string[] = [];
-    await ignoreMissing((async () => {
-      for await (const { name } of Deno.readDir(this.#root)) names.push(name);
-    })());
-    for (const name of names) if (!keep(name)) await this.remove(name);
+    for (const name of await namesIn(this.#root)) if (!keep(name)) await this.remove(name);
   }
 }

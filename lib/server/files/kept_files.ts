@@ -12,7 +12,7 @@ import { statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { DeliveredFile } from "../../api/delivered_files.ts";
 import { asSvcError, systemCode } from "../../base/errors.ts";
-import { ensureDir, removeTree } from "../../base/fs.ts";
+import { ensureDir, namesIn, removeTree } from "../../base/fs.ts";
 import { mount, MS, unmount } from "../../sys/mount.ts";
 import { isMounted } from "../../sys/mountinfo.ts";
 
@@ -57,15 +57,6 @@ type Listed = Omit<DeliveredFile, "content">;
 
 const listed = (files: readonly DeliveredFile[]): Listed[] =>
   files.map(({ content: _, ...file }) => file);
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return (await Array.fromAsync(Deno.readDir(folder))).map(({ name }) => name).sort();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return [];
-    throw error;
-  }
-}
 
 export class KeptFiles {
   readonly #folders: { memory: string; disk: string };

@@ -3,7 +3,7 @@ import type { Server as SecureServer } from "node:https";
 import type { Socket } from "node:net";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
 import { readCertificates, readPrivateKey } from "../../base/certificates.ts";
-import { SvcError } from "../../base/errors.ts";
+import { fileTrouble, SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { belowTls } from "../../base/node_hooks.ts";
 import { type FileWatch, watchFiles } from "../../base/watch_files.ts";
@@ -49,8 +49,7 @@ async function read(paths: TlsPaths): Promise<TlsMaterial> {
     try {
       return await Deno.readTextFile(path);
     } catch (error) {
-      const missing = error instanceof Deno.errors.NotFound;
-      throw new Error(`${path}: ${missing ? "there is no such file" : (error as Error).message}`);
+      throw new Error(`${path}: ${fileTrouble(error)}`);
     }
   };
   const material: TlsMaterial = {
