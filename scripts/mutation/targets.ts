@@ -63,9 +63,12 @@ export const TARGETS: Record<string, Target> = {
       "lib/store/gc/mark.ts",
       "lib/store/gc/notes.ts",
       "lib/store/gc/shared_guard.ts",
+      "lib/store/record_places.ts",
+      "lib/store/standing.ts",
     ],
     tests: [
       "lib/store/gc",
+      "test/contract/record_places_test.ts",
       "test/contract/gc_test.ts",
       "test/contract/gc_late_removals_test.ts",
       "test/contract/gc_interleaving_test.ts",
