@@ -11,6 +11,12 @@ const MESSAGE = 65535;
 /** Connections at a time, and how long one may rest without a question, in milliseconds. */
 const MOST_CONNECTIONS = 64;
 const IDLE = 10_000;
+/**
+ * Queries that may wait for other resolvers, of one network and of one asker on it: who asks for what nobody answers
+ * leaves room for others.
+ */
+const MOST_WAITING = 128;
+const MOST_OF_ONE = 64;
 /** Milliseconds without accepting after accepting has failed. */
 const BREATH = 20;
 
@@ -36,6 +42,8 @@ export class DnsServer implements AsyncDisposable {
   #socket: Socket;
   #listener: Deno.TcpListener;
   #connections = new Set<Deno.Conn>();
+  /** The askers of the queries that wait for other resolvers. */
+  readonly #waiting: string[] = [];
   #end = new AbortController();
 
   private constructor(options: DnsServerOptions, socket: Socket, listener: Deno.TcpListener) {
@@ -83,8 +91,17 @@ export class DnsServer implements AsyncDisposable {
     if (!query.question) return reply({ rcode: Rcode.formatError });
     const known = zone.resolve(query.question, from);
     if (known !== "forward") return reply(known);
-    const answer = await forwarder.ask(bytes, query, transport, this.#end.signal);
-    return answer ? Uint8Array.from(answer) : reply({ rcode: Rcode.serverFailure });
+    const failed = () => reply({ rcode: Rcode.serverFailure });
+    const waiting = this.#waiting;
+    const own = waiting.filter((one) => one === from).length;
+    if (own >= MOST_OF_ONE || waiting.length >= MOST_WAITING) return failed();
+    waiting.push(from);
+    try {
+      const answer = await forwarder.ask(bytes, query, transport, this.#end.signal);
+      return answer ? Uint8Array.from(answer) : failed();
+    } finally {
+      waiting.splice(waiting.indexOf(from), 1);
+    }
   }
 
   async #accept(): Promise<void> {

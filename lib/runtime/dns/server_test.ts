@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
+import { eventually } from "../../../test/waits.ts";
 import { Forwarder, type Upstream } from "./forward.ts";
 import { query } from "./fixture_test.ts";
 import { type Question, Rcode, RecordType, type Reply } from "./message.ts";
@@ -8,6 +9,8 @@ import { DnsServer, type Zone } from "./server.ts";
 import { readMessage, writeMessage } from "./tcp.ts";
 
 const HOST = "127.0.0.1";
+/** Asks too. */
+const OTHER = "127.0.0.2";
 /** Long: a loaded machine must not meet it. */
 const PATIENCE = 60_000;
 
@@ -18,7 +21,7 @@ async function serve(zone: Zone["resolve"], upstreams: Upstream[] = [], patience
       return await DnsServer.listen({
         hostname: HOST,
         port: 0,
-        zone: { serves: (from) => from === HOST, resolve: zone },
+        zone: { serves: (from) => from === HOST || from === OTHER, resolve: zone },
         forwarder: new Forwarder(() => Promise.resolve(upstreams), patience),
       });
     } catch (error) {
@@ -120,6 +123,40 @@ Deno.test("without a resolver, or with one that is silent, it is a failure", asy
   const closed = once(silent, "close");
   silent.close();
   await closed;
+});
+
+Deno.test("who asks for what nobody answers leaves room for others", async () => {
+  const upstream = createSocket("udp4");
+  upstream.bind(0, HOST);
+  await once(upstream, "listening");
+  let asked = 0;
+  upstream.on("message", (message, { address, port }) => {
+    asked++;
+    // The name "good" is answered.
+    if (message[12] !== 4) return;
+    upstream.send(Uint8Array.from(message).with(2, 0x81), port, address);
+  });
+  const upstreams = [{ address: HOST, port: upstream.address().port }];
+  const server = await serve(zone, upstreams);
+  const asking = [HOST, OTHER].map(() => createSocket("udp4"));
+  const [flood, other] = asking;
+  try {
+    for (const [index, address] of [HOST, OTHER].entries()) {
+      asking[index].bind(0, address);
+      await once(asking[index], "listening");
+    }
+    let refused: number | undefined;
+    flood.on("message", (answer) => refused = rcode(answer));
+    for (let id = 0; id < 65; id++) flood.send(query("nobody", 1, id), server.port, HOST);
+    await eventually("one is refused", () => refused === Rcode.serverFailure);
+    const answered = once(other, "message");
+    other.send(query("good"), server.port, HOST);
+    assert.equal(rcode((await answered)[0]), Rcode.noError);
+    await eventually("all that may wait were asked", () => asked === 65);
+  } finally {
+    await server[Symbol.asyncDispose]();
+    for (const socket of [upstream, ...asking]) socket.close();
+  }
 });
 
 Deno.test("an address that is taken is refused, and nothing stays bound", async () => {
