@@ -7,6 +7,7 @@ import { waitFor } from "../base/wait_for.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { invalid } from "./errors.ts";
 import { socketDuplex } from "../wire/socket_duplex.ts";
+import type { Bodies } from "./bodies.ts";
 import type { Answer, Call, Taking } from "./route.ts";
 import type { Found } from "./router.ts";
 import { serverHeaders } from "./server_headers.ts";
@@ -102,12 +103,14 @@ export class NodeCall implements Call {
     } catch {
       throw malformed();
     }
-    if (typeof value !== "object" || value === null || Array.isArray(value)) throw malformed();
+    if (typeof value !== "object" || Array.isArray(value)) throw malformed();
     return new Map(
-      Object.entries(value).map(([name, values]) => {
+      Object.entries(value ?? {}).map(([name, values]) => {
+        if (typeof values !== "object" || values === null) throw malformed();
         // Older clients send {"label": ["a"]}, newer ones {"label": {"a": true}}.
-        const list = Array.isArray(values) ? values : Object.keys(Object(values));
-        return [name, list.map(String)];
+        const list: unknown[] = Array.isArray(values) ? values : Object.keys(values);
+        if (!list.every((one) => typeof one === "string")) throw malformed();
+        return [name, list];
       }),
     );
   }
@@ -121,7 +124,7 @@ export class NodeCall implements Call {
     for await (const chunk of message) yield chunk as Uint8Array;
   }
 
-  async json<T>(): Promise<T | undefined> {
+  async json<N extends keyof Bodies>(form: N): Promise<Bodies[N]> {
     const parts: Uint8Array[] = [];
     let size = 0;
     for await (const part of this.body()) {
@@ -133,12 +136,16 @@ export class NodeCall implements Call {
       parts.push(part);
     }
     const text = await new Blob(parts as BlobPart[]).text();
-    if (text.trim() === "") return undefined;
+    let value: unknown;
     try {
-      return JSON.parse(text) as T;
+      value = text.trim() === "" ? {} : JSON.parse(text);
     } catch {
       throw invalid("invalid JSON in the request's body");
     }
+    const { BODIES, faultOf } = await import("./bodies.ts");
+    const { success, data, error } = BODIES[form].safeParse(value ?? {});
+    if (!success) throw invalid(`invalid JSON: ${faultOf(error)}`);
+    return data as Bodies[N];
   }
 
   take(taking?: Taking): Promise<Duplex> {

@@ -17,6 +17,32 @@ export function hasLabel(labels: Labels, wanted: string): boolean {
     (value === undefined || labels[name] === value);
 }
 
+const BOOLEANS = ["0", "1", "f", "t", "false", "true"];
+
+const isTime = (text: string) => {
+  timeOf(text);
+  return true;
+};
+
+export const PORTS = /^(\d+)(?:-(\d+))?(?:\/(tcp|udp|sctp))?$/;
+
+/** What the values of filters have to be; of others, anything. */
+const VALUES: Record<string, (value: string) => boolean> = {
+  ...Object.fromEntries(
+    ["all", "dangling", "is-task"].map((name) => [
+      name,
+      (value: string) => BOOLEANS.includes(value.toLowerCase()),
+    ]),
+  ),
+  exited: (value) => /^-?\d+$/.test(value),
+  expose: (value) => PORTS.test(value),
+  health: (value) => ["none", "starting", "healthy", "unhealthy"].includes(value),
+  publish: (value) => PORTS.test(value),
+  status: (value) =>
+    ["created", "running", "paused", "restarting", "removing", "exited", "dead"].includes(value),
+  until: isTime,
+};
+
 /** True for "1", "true", "t" and "True". */
 export const isTrue = (text: string): boolean => ["1", "true", "t"].includes(text.toLowerCase());
 
@@ -32,10 +58,12 @@ export function timeOf(text: string): number {
   }
 }
 
-/** Throws `argument_invalid` in docker's words for a filter that is not among `known`. */
+/** Throws `argument_invalid` in docker's words for a filter that is not among `known`, and for a value of no sense. */
 export function checkFilters(filters: Filters, known: readonly string[]): void {
-  for (const name of filters.keys()) {
+  for (const [name, values] of filters) {
     if (!known.includes(name)) throw invalid(`invalid filter '${name}'`);
+    const wrong = values.find((value) => VALUES[name]?.(value) === false);
+    if (wrong !== undefined) throw invalid(`invalid filter '${name}=${wrong}'`);
   }
 }
 

@@ -24,9 +24,9 @@ const ROUTES: ApiRoute[] = [
     path: "/echo",
     async handler(call) {
       headCame.resolve();
-      const body = await call.json<{ greet: string }>();
+      const body = await call.json("Login");
       const connection = await call.take();
-      await connection.write(bytes(body?.greet ?? ""));
+      await connection.write(bytes(body.username ?? ""));
       for (let part = await connection.read(); part; part = await connection.read()) {
         await connection.write(part);
       }
@@ -88,9 +88,19 @@ Deno.test("docker API: the socket is this user's, answers, and a refusal is dock
     const filters = encodeURIComponent('{"label":{"a":true},"status":["b"]}');
     const read = await fetch(`http://docker/filters?filters=${filters}`, { client });
     assert.deepEqual(await read.json(), { label: ["a"], status: ["b"] });
-    const wrong = await fetch("http://docker/filters?filters=[1", { client });
-    assert.equal(wrong.status, 400);
-    await wrong.body?.cancel();
+    for (const text of ["[1", "[]", "5", '{"label":"a"}', '{"label":[5]}']) {
+      const wrong = await fetch(`http://docker/filters?filters=${text}`, { client });
+      assert.equal(wrong.status, 400, text);
+      await wrong.body?.cancel();
+    }
+    const none = await fetch("http://docker/filters?filters=null", { client });
+    assert.deepEqual(await none.json(), {});
+    const typed = { method: "POST", body: '{"username":5}', client };
+    const unread = await fetch("http://docker/echo", typed);
+    assert.equal(unread.status, 400);
+    assert.deepEqual(await unread.json(), {
+      message: "invalid JSON: username: expected string, received number",
+    });
     // More than the connection holds: who still sends reads the refusal all the same.
     const body = new Uint8Array(8 << 20);
     const refused = await fetch("http://docker/refuses", { method: "POST", body, client });
@@ -101,20 +111,20 @@ Deno.test("docker API: the socket is this user's, answers, and a refusal is dock
 Deno.test("docker API: a connection is taken over behind the request's body", () =>
   serving(async (path) => {
     const head = (more: string) =>
-      `POST /echo HTTP/1.1\r\nHost: d\r\n${more}Content-Length: 14\r\n\r\n{"greet":"hi"}`;
+      `POST /echo HTTP/1.1\r\nHost: d\r\n${more}Content-Length: 17\r\n\r\n{"username":"hi"}`;
     const upgrade = "Connection: Upgrade\r\nUpgrade: tcp\r\n";
     const answer = await talk(path, [head(upgrade), "typed"]);
     assert.match(answer, /^HTTP\/1\.1 101 UPGRADED\r\n/);
     assert.match(answer, /\r\n\r\nhityped$/);
     // A client that sends its body by itself, in parts: docker-py does.
     const whole = head(upgrade);
-    for (const cut of [whole.length - 14, whole.length - 5]) {
+    for (const cut of [whole.length - 17, whole.length - 5]) {
       headCame = Promise.withResolvers();
       const parts = [whole.slice(0, cut), whole.slice(cut), "typed"];
       assert.match(await talk(path, parts, headCame.promise), /\r\n\r\nhityped$/, `${cut}`);
     }
-    const endless = whole.replace("Content-Length: 14", "Transfer-Encoding: chunked");
-    assert.match(await talk(path, [endless.slice(0, -14)]), /^HTTP\/1\.1 400 [^]*has no end/);
+    const endless = whole.replace("Content-Length: 17", "Transfer-Encoding: chunked");
+    assert.match(await talk(path, [endless.slice(0, -17)]), /^HTTP\/1\.1 400 [^]*has no end/);
     const refused = await talk(path, [`POST /refuses HTTP/1.1\r\nHost: d\r\n${upgrade}\r\n`]);
     assert.match(refused, /^HTTP\/1\.1 409 [^]*"Cannot: no"/);
   }));

@@ -1,5 +1,5 @@
 /** Parts of the Docker API that a svc server has nothing for: each is an error that names it. */
-import { unsupported } from "./errors.ts";
+import { notFound, unsupported } from "./errors.ts";
 import type { ApiRoute, Handler } from "./route.ts";
 
 const METHODS = ["GET", "POST", "DELETE", "PUT"] as const;
@@ -22,9 +22,16 @@ export const refusing = (what: string, help: string): Handler => () =>
 const absent = (what: string): Handler => () =>
   Promise.reject(unsupported(`svc has no ${what}`, ""));
 
-export const REFUSED_ROUTES: readonly ApiRoute[] = Object.entries(PARTS).flatMap(([path, what]) =>
-  METHODS.flatMap((method) => [
-    { method, path, handler: absent(what) },
-    { method, path: `${path}/{rest*}`, handler: absent(what) },
-  ])
-);
+/** `docker inspect` asks for a plugin when nothing else has the name, and goes on only where it is told so. */
+const noPlugin: Handler = ({ params: { name } }) =>
+  Promise.reject(notFound(`plugin ${JSON.stringify(name)} not found`));
+
+export const REFUSED_ROUTES: readonly ApiRoute[] = [
+  { method: "GET", path: "/plugins/{name*}/json", handler: noPlugin },
+  ...Object.entries(PARTS).flatMap(([path, what]) =>
+    METHODS.flatMap((method) => [
+      { method, path, handler: absent(what) },
+      { method, path: `${path}/{rest*}`, handler: absent(what) },
+    ])
+  ),
+];

@@ -5,6 +5,7 @@
 import type { Socket } from "node:net";
 import type { Duplex } from "../wire/duplex.ts";
 import type { DockerApi } from "./api.ts";
+import type { Bodies } from "./bodies.ts";
 
 /** What a handler answers; absent `status`: 200. */
 export interface Answer {
@@ -46,8 +47,8 @@ export interface Call {
   filters(): ReadonlyMap<string, readonly string[]>;
   /** The request's body. May be read once. */
   body(): AsyncIterable<Uint8Array>;
-  /** The body as JSON; undefined where it is empty. Throws `argument_invalid`, `too_large`. */
-  json<T>(): Promise<T | undefined>;
+  /** The body, which has that form; an empty one has no members. Throws `argument_invalid`, `too_large`. */
+  json<N extends keyof Bodies>(form: N): Promise<Bodies[N]>;
   /** Aborts when the client has gone, or svc ends. */
   readonly signal: AbortSignal;
   /** The protocol that the client asks the connection to be upgraded to: "tcp", "h2c". */

@@ -261,12 +261,14 @@ async function refuses(api: DockerSocket, server: { url: string }, folder: strin
     [["--network", "container:x"], /container:x cannot be honoured/],
     [["--cpuset-cpus", "0"], /HostConfig\.CpusetCpus cannot be honoured/],
     [["--network", "absent"], /network absent not found/],
+    [["--pull", "never", "--platform", "linux/s390x"], /the specified platform \(linux\/s390x\)/],
   ];
   for (const [args, message] of refused) {
     const { code, stderr } = await run(...args);
     assert.equal(code, 125, args.join(" "));
     assert.match(stderr, message);
   }
+  assert.match((await api.run(MAIN, ["inspect", "nothing"])).stderr, /No such object: nothing/);
   assert.equal(await api.ok(MAIN, ["ps", "-aq"]), "");
   // A second one for the same server and records would know nothing of the first one's containers.
   const second = await new Deno.Command(EXECUTABLE, {

@@ -66,6 +66,10 @@ Deno.test("a build: what cannot be honoured is refused by its name", () => {
   const cases: [Record<string, string>, RegExp][] = [
     [{ memory: "1000" }, /memory=1000/],
     [{ ulimits: '[{"Name":"nofile"}]' }, /ulimits/],
+    [{ buildargs: "5" }, /invalid buildargs: expected strings by their names/],
+    [{ labels: "[1]" }, /invalid labels: /],
+    [{ cachefrom: "5" }, /invalid cachefrom: expected a list of strings/],
+    [{ extrahosts: "[" }, /invalid extrahosts: it is not JSON/],
     [{ squash: "1" }, /squash/],
     [{ networkmode: "host" }, /the host's network/],
     [{ networkmode: "mine" }, /the network mine/],

@@ -20,14 +20,28 @@ const REFUSED: Record<string, readonly string[]> = {
   securityopt: [],
 };
 
-function jsonOf<T>(call: Pick<Call, "query">, name: string, otherwise: T): T {
-  const text = call.query.get(name);
-  if (!text) return otherwise;
+const isText = (value: unknown) => typeof value === "string";
+
+function jsonOf(name: string, text: string): unknown {
   try {
-    return JSON.parse(text) as T ?? otherwise;
+    return JSON.parse(text);
   } catch {
     throw invalid(`invalid ${name}: it is not JSON`);
   }
+}
+
+function listIn(name: string, text: string): string[] {
+  const value = jsonOf(name, text) ?? [];
+  if (Array.isArray(value) && value.every(isText)) return value;
+  throw invalid(`invalid ${name}: expected a list of strings`);
+}
+
+function mapOf(call: Pick<Call, "query">, name: string): Record<string, string | null> {
+  const value = jsonOf(name, call.query.get(name) || "{}") ?? {};
+  const fits = typeof value === "object" && !Array.isArray(value) &&
+    Object.values(value).every((one) => one === null || isText(one));
+  if (fits) return value as Record<string, string | null>;
+  throw invalid(`invalid ${name}: expected strings by their names`);
 }
 
 /** Arguments without a value come from the client's environment, which sent them if it has them. */
@@ -39,7 +53,7 @@ function given(record: Readonly<Record<string, string | null>>): Record<string, 
 /** A parameter that clients repeat, or send as a list in one. */
 function listOf(call: Pick<Call, "query">, name: string): string[] {
   return call.query.getAll(name).flatMap((text) =>
-    text.startsWith("[") ? JSON.parse(text) as string[] : text.split(",")
+    text.startsWith("[") ? listIn(name, text) : text.split(",")
   ).filter((text) => text !== "");
 }
 
@@ -51,7 +65,7 @@ export function wishOf(call: Pick<Call, "query" | "flag">): BuildWish {
     if (value && !harmless.includes(value)) throw cannotBuild(`${name}=${value}`);
   }
   const text = (name: string) => query.get(name) || undefined;
-  const cacheFrom = jsonOf<string[]>(call, "cachefrom", []);
+  const cacheFrom = listIn("cachefrom", query.get("cachefrom") || "[]");
   const remote = text("remote");
   return {
     ...NO_WISH,
@@ -59,8 +73,8 @@ export function wishOf(call: Pick<Call, "query" | "flag">): BuildWish {
     dockerfile: text("dockerfile") ?? "Dockerfile",
     target: text("target"),
     platform: text("platform"),
-    buildArgs: given(jsonOf(call, "buildargs", {})),
-    labels: given(jsonOf(call, "labels", {})),
+    buildArgs: given(mapOf(call, "buildargs")),
+    labels: given(mapOf(call, "labels")),
     noCache: call.flag("nocache"),
     pull: call.flag("pull"),
     network: text("networkmode"),

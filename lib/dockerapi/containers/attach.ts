@@ -1,4 +1,5 @@
 /** `attach`, `logs` and `resize`. */
+import { parseDetachKeys } from "../../base/detach_keys.ts";
 import type { DeploymentStatus } from "../../api/deployment.ts";
 import { printedBytes } from "../../api/log_bytes.ts";
 import { isAbort } from "../../base/errors.ts";
@@ -193,12 +194,14 @@ async function onPipes(attached: Attached): Promise<void> {
 
 export async function attach(call: Call, api: DockerApi): Promise<void> {
   const seen = await api.containers.find(call.params.id, call.signal);
+  const keys = call.query.get("detachKeys") || DETACH_KEYS;
+  parseDetachKeys(keys);
   for await (const _ of call.upgrade ? call.body() : []);
   const attached: Attached = {
     ...{ call, api, seen },
     shows: { stdout: call.flag("stdout"), stderr: call.flag("stderr") },
     stdin: call.flag("stdin") && seen.record.config.OpenStdin === true,
-    keys: call.query.get("detachKeys") || DETACH_KEYS,
+    keys,
   };
   api.containers.life.tell(seen.record, "attach");
   await (isTty(seen) ? onTerminal(attached) : onPipes(attached));

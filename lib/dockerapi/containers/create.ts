@@ -1,4 +1,5 @@
 /** `POST /containers/create`. */
+import { parsePlatform } from "../../oci/platform.ts";
 import type { DockerApi } from "../api.ts";
 import { invalid } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -7,7 +8,7 @@ import type { Answer, Call } from "../route.ts";
 import { checkRequest } from "./honoured.ts";
 import { checkName, deploymentName, someName } from "./names.ts";
 import type { ContainerRecord } from "./record.ts";
-import type { ContainerConfig, CreateRequest, EndpointSettings } from "./request.ts";
+import type { Bodies, ContainerConfig, EndpointSettings } from "../bodies.ts";
 import { containerSpec, modeOf } from "./spec.ts";
 import { storageOf } from "./storage.ts";
 
@@ -15,13 +16,13 @@ import { storageOf } from "./storage.ts";
 function merged(given: ContainerConfig, { config }: FoundImage["config"]): ContainerConfig {
   const names = new Set((given.Env ?? []).map((text) => text.split("=", 1)[0]));
   const inherited = (config?.Env ?? []).filter((text) => !names.has(text.split("=", 1)[0]));
-  const entry = given.Entrypoint ?? config?.Entrypoint ?? null;
+  const entry = given.Entrypoint ?? config?.Entrypoint ?? undefined;
   return {
     ...given,
     User: given.User || config?.User || "",
     Env: [...given.Env ?? [], ...inherited],
     Entrypoint: entry,
-    Cmd: given.Cmd ?? (given.Entrypoint ? null : config?.Cmd ?? null),
+    Cmd: given.Cmd ?? (given.Entrypoint ? undefined : config?.Cmd ?? undefined),
     WorkingDir: given.WorkingDir || config?.WorkingDir || "",
     Labels: { ...config?.Labels, ...given.Labels },
     ExposedPorts: { ...config?.ExposedPorts, ...given.ExposedPorts },
@@ -33,7 +34,7 @@ function merged(given: ContainerConfig, { config }: FoundImage["config"]): Conta
 }
 
 /** The networks that the request names, with what it says of each. */
-function endpointsOf(request: CreateRequest): Record<string, EndpointSettings> {
+function endpointsOf(request: Bodies["ContainerCreate"]): Record<string, EndpointSettings> {
   const mode = modeOf(request.HostConfig ?? {});
   const given = request.NetworkingConfig?.EndpointsConfig ?? {};
   const named = Object.entries(given).map(([name, settings]) =>
@@ -52,10 +53,7 @@ function portsAreListed(record: ContainerRecord): void {
 }
 
 export async function create(call: Call, api: DockerApi): Promise<Answer> {
-  const request = await call.json<CreateRequest>();
-  if (!request || typeof request !== "object") {
-    throw invalid("invalid JSON: the request's body is empty");
-  }
+  const request = await call.json("ContainerCreate");
   const warnings = checkRequest(request);
   const { HostConfig, NetworkingConfig: _, ...given } = request;
   const hostConfig = HostConfig ?? {};
@@ -65,7 +63,13 @@ export async function create(call: Call, api: DockerApi): Promise<Answer> {
   const known = (one: string) => api.containers.records.some(({ name }) => name === one);
   const name = asked ? checkName(asked) : someName(known);
   // Looked for meanwhile.
-  const finding = requireImage(api, given.Image, call.signal);
+  const platform = call.query.get("platform");
+  const finding = requireImage(
+    api,
+    given.Image,
+    call.signal,
+    platform ? parsePlatform(platform) : undefined,
+  );
   finding.catch(() => {/* thrown below */});
   using all = await api.containers.reserve(name, call.signal);
   const image = await finding;

@@ -1,7 +1,9 @@
 /** Commands in running containers. */
+import { parseDetachKeys } from "../../base/detach_keys.ts";
 import { exec as runIn } from "../../client/exec.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import { type DockerApi, perApi } from "../api.ts";
+import type { Bodies } from "../bodies.ts";
 import { conflict, invalid, notFound, unsupported } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
@@ -17,24 +19,10 @@ import {
   streamType,
 } from "./streams.ts";
 
-interface ExecConfig {
-  AttachStdin?: boolean;
-  AttachStdout?: boolean;
-  AttachStderr?: boolean;
-  DetachKeys?: string;
-  Tty?: boolean;
-  Env?: string[] | null;
-  Cmd?: string[] | null;
-  Privileged?: boolean;
-  User?: string;
-  WorkingDir?: string;
-  ConsoleSize?: [number, number] | null;
-}
-
 interface Exec {
   id: string;
   record: ContainerRecord;
-  config: ExecConfig;
+  config: Bodies["ExecConfig"];
   terminal?: RemoteTerminal;
   running: boolean;
   started: boolean;
@@ -53,7 +41,7 @@ function find(api: DockerApi, call: Call): Exec {
 }
 
 async function create(call: Call, api: DockerApi): Promise<Answer> {
-  const config = await call.json<ExecConfig>() ?? {};
+  const config = await call.json("ExecConfig");
   const seen = await api.containers.find(call.params.id, call.signal);
   const { record } = seen;
   if (!isUp(seen.instance) || stateOf(seen) === "paused") {
@@ -63,6 +51,7 @@ async function create(call: Call, api: DockerApi): Promise<Answer> {
     throw conflict(`container ${record.id} is ${how}`);
   }
   if (!config.Cmd?.length) throw invalid("No exec command specified");
+  parseDetachKeys(config.DetachKeys ?? "");
   if (config.Privileged) {
     throw unsupported(
       "Cannot exec: --privileged cannot be honoured",
@@ -140,7 +129,7 @@ async function run(
 
 async function start(call: Call, api: DockerApi): Promise<Answer | void> {
   const exec = find(api, call);
-  const body = await call.json<{ Detach?: boolean; ConsoleSize?: [number, number] | null }>() ?? {};
+  const body = await call.json("ExecStart");
   if (exec.started) {
     throw conflict(`exec command ${exec.id} has already run`);
   }

@@ -1,7 +1,8 @@
 /** Filters of `docker ps`. */
 import { notFound } from "../errors.ts";
-import { filtered, type Filters, hasLabel, type Tests } from "../filters.ts";
+import { filtered, type Filters, hasLabel, PORTS, type Tests } from "../filters.ts";
 import { exitCodeOf, type Seen, stateOf } from "./seen.ts";
+import { portOf } from "./spec.ts";
 
 const TESTS: Tests<Seen> = {
   id: ({ record }, value) => record.id.startsWith(value),
@@ -18,15 +19,18 @@ const TESTS: Tests<Seen> = {
     record.mounts.some(({ Name, Destination }) => Name === value || Destination === value),
   health: ({ instance }, value) => (instance?.health?.state ?? "none") === value,
   publish: ({ status }, value) =>
-    status.ports.some(({ host, protocol }) =>
-      value === `${host}` || value === `${host}/${protocol}`
-    ),
+    status.ports.some((one) => one.host && isAmong(value, one.host, one.protocol)),
   expose: ({ record }, value) =>
-    Object.keys(record.config.ExposedPorts ?? {}).some((port) =>
-      port === value || port === `${value}/tcp`
-    ),
+    Object.keys(record.config.ExposedPorts ?? {}).map(portOf)
+      .some(({ container, protocol }) => isAmong(value, container, protocol)),
   "is-task": (_seen, value) => value === "false",
 };
+
+/** `ports`: "80", "80/udp", "80-90". */
+function isAmong(ports: string, port: number, protocol = "tcp"): boolean {
+  const [, first, last = first, wanted = "tcp"] = PORTS.exec(ports) ?? [];
+  return wanted === protocol && Number(first) <= port && port <= Number(last);
+}
 
 function nameMatches(name: string, pattern: string): boolean {
   try {

@@ -6,7 +6,7 @@ import type { Seen } from "./seen.ts";
 import { framed, loggedBytes } from "./streams.ts";
 
 function seen(name: string, state: "running" | "exited" | "created", created: string): Seen {
-  const config = { Labels: { app: name, all: "" } };
+  const config = { Labels: { app: name, all: "" }, ExposedPorts: { "80/tcp": {} } };
   return {
     record: {
       ...{
@@ -54,10 +54,21 @@ Deno.test("docker API: filters of containers", () => {
   assert.deepEqual(names({ ancestor: ["cc"] }), ["cc"]);
   assert.deepEqual(names({ ancestor: ["sha256:12"] }).length, 3);
   assert.deepEqual(names({ volume: ["/d"], network: ["net"] }).length, 3);
+  assert.deepEqual(names({ expose: ["70-90", "1/udp"] }).length, 3);
+  assert.deepEqual(names({ expose: ["80/udp"] }), []);
   assert.deepEqual(names({ before: ["bb"] }), ["aa"]);
   assert.deepEqual(names({ since: ["bb"] }), ["cc"]);
   assert.throws(() => names({ nope: ["1"] }), { code: "argument_invalid", message: /'nope'/ });
   assert.throws(() => names({ before: ["zz"] }), { code: "not_found" });
+  const senseless = {
+    ...{ status: "zz", health: "zz", exited: "a", publish: "x", expose: "1/zz", "is-task": "x" },
+  };
+  for (const [filter, value] of Object.entries(senseless)) {
+    assert.throws(() => names({ [filter]: [value] }), {
+      code: "argument_invalid",
+      message: `invalid filter '${filter}=${value}'`,
+    });
+  }
 });
 
 Deno.test("docker API: filters of prune, labels and times", () => {
@@ -69,6 +80,7 @@ Deno.test("docker API: filters of prune, labels and times", () => {
   assert.equal(prunes({ label: ["a=1"] }), true);
   assert.equal(prunes({ "label!": ["a"] }), false);
   assert.throws(() => prunes({ nope: [] }), { code: "argument_invalid" });
+  assert.throws(() => prunes({ until: ["soon"] }), { code: "argument_invalid" });
   assert.equal(hasLabel({ a: "x=y" }, "a=x=y"), true);
   assert.equal(hasLabel(null, "a"), false);
   assert.equal(hasLabel({}, "constructor"), false);

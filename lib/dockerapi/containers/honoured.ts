@@ -3,7 +3,7 @@
  * that is in none is refused, so that nothing is left out in silence. docs/docker-api.md is for people.
  */
 import { refusalOf } from "../errors.ts";
-import type { CreateRequest, HostConfig } from "./request.ts";
+import type { Bodies, HostConfig } from "../bodies.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -141,7 +141,7 @@ function look(
  * Returns what is told of fields without effect. Throws `argument_invalid`, naming the field, for one that cannot be
  * honoured.
  */
-export function checkRequest(request: CreateRequest): string[] {
+export function checkRequest(request: Bodies["ContainerCreate"]): string[] {
   const refuse = refusalOf("create the container");
   return [
     ...look(refuse, "", request, CONFIG, CONFIG_TOLD, {}),

@@ -10,7 +10,6 @@ import type { Answer, Call } from "../route.ts";
 import { checkUpdate } from "./honoured.ts";
 import type { WaitCondition } from "./life.ts";
 import { checkName } from "./names.ts";
-import type { HostConfig } from "./request.ts";
 import { isUp, type Seen, stateOf } from "./seen.ts";
 import { changeable } from "./spec.ts";
 
@@ -181,7 +180,7 @@ export async function rename(call: Call, api: DockerApi): Promise<Answer> {
 
 /** Limits and the restart policy of a container that was not started yet: later ones would make it anew. */
 export async function update(call: Call, api: DockerApi): Promise<Answer> {
-  const { changes, warnings } = checkUpdate(await call.json<HostConfig>() ?? {});
+  const { changes, warnings } = checkUpdate(await call.json("ContainerUpdate"));
   const seen = await find(call, api);
   const before = seen.record.hostConfig;
   const hostConfig = { ...before, ...changes };

@@ -1,6 +1,6 @@
 /** What is kept of a container beside its deployment. */
 import type { MountSpec } from "../../api/deploy_spec.ts";
-import type { ContainerConfig, EndpointSettings, HostConfig } from "./request.ts";
+import type { ContainerConfig, EndpointSettings, HostConfig } from "../bodies.ts";
 
 /** A mount as `docker inspect` shows it. */
 export interface MountPoint {

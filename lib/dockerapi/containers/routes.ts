@@ -1,5 +1,6 @@
 /** The routes of containers. */
 import type { DockerApi } from "../api.ts";
+import { invalid } from "../errors.ts";
 import { refusing } from "../refused.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { ARCHIVE_ROUTES } from "./archive.ts";
@@ -29,6 +30,7 @@ async function list(call: Call, api: DockerApi): Promise<Answer> {
   const every = call.flag("all") || filters.has("status") || filters.has("exited");
   const newest = (a: string, b: string) => Date.parse(b) - Date.parse(a);
   const limit = Number(call.query.get("limit") ?? 0);
+  if (!Number.isInteger(limit)) throw invalid("invalid limit: expected a whole number");
   const sorted = shownBy(all, filters)
     .filter(({ instance, status }) =>
       every || limit > 0 || isUp(instance) || status.state === "pending"

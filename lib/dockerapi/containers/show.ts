@@ -2,7 +2,7 @@
 import type { PublishedPort } from "../../api/deployment.ts";
 import type { DockerApi } from "../api.ts";
 import { idOf, short } from "../ids.ts";
-import type { EndpointSettings } from "./request.ts";
+import type { EndpointSettings } from "../bodies.ts";
 import { exitCodeOf, isUp, type Seen, stateOf } from "./seen.ts";
 import { modeOf } from "./spec.ts";
 
@@ -202,6 +202,8 @@ export function detailsOf(seen: Seen, api: DockerApi) {
       ...{ Domainname: "", AttachStdin: false, AttachStdout: false, AttachStderr: false },
       ...{ Tty: false, OpenStdin: false, StdinOnce: false, OnBuild: null, Volumes: null },
       ...record.config,
+      Entrypoint: record.config.Entrypoint ?? null,
+      Cmd: record.config.Cmd ?? null,
       ...!record.config.Hostname && { Hostname: short(record.id) },
       Image: record.image,
     },

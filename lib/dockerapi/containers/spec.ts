@@ -4,7 +4,7 @@ import { invalid, refusalOf } from "../errors.ts";
 import { short } from "../ids.ts";
 import type { NetworkRecord } from "../networks/record.ts";
 import { type ContainerRecord, keptLabels, LABELS } from "./record.ts";
-import type { ContainerConfig, EndpointSettings, HostConfig } from "./request.ts";
+import type { ContainerConfig, EndpointSettings, HostConfig } from "../bodies.ts";
 import type { Storage } from "./storage.ts";
 
 export interface SpecOptions {
@@ -37,6 +37,12 @@ const full = <T extends object>(object: T | null | undefined): T | undefined =>
 
 function healthOf({ Healthcheck }: ContainerConfig): HealthcheckSpec | undefined {
   if (!Healthcheck) return undefined;
+  for (const field of ["Interval", "Timeout", "StartPeriod", "StartInterval"] as const) {
+    const { [field]: ns = 0 } = Healthcheck;
+    if (ns !== 0 && ns < 1e6) {
+      throw invalid(`${field} in Healthcheck cannot be less than 1ms`);
+    }
+  }
   const { Test, Interval, Timeout, StartPeriod, StartInterval, Retries } = Healthcheck;
   return full(defined<HealthcheckSpec>({
     test: Test ?? undefined,
@@ -86,7 +92,18 @@ export function publishedOf(host: HostConfig, config: ContainerConfig): PortSpec
   return ports;
 }
 
+/** Bytes: docker's own bound, below which a container hardly starts. */
+const MIN_MEMORY = 6 << 20;
+
+function memoryOf({ Memory = 0 }: HostConfig): number | undefined {
+  if (Memory !== 0 && Memory < MIN_MEMORY) {
+    throw invalid("Minimum memory limit allowed is 6MB");
+  }
+  return Memory || undefined;
+}
+
 function cpusOf({ NanoCpus = 0, CpuQuota = 0, CpuPeriod = 0 }: HostConfig): number | undefined {
+  if (NanoCpus < 0) throw invalid("NanoCpus cannot be negative");
   if (NanoCpus > 0) return NanoCpus / 1e9;
   return CpuQuota > 0 ? CpuQuota / (CpuPeriod || 100_000) : undefined;
 }
@@ -99,6 +116,12 @@ function restartOf({ RestartPolicy, AutoRemove }: HostConfig) {
   }
   if (AutoRemove && restart !== "no") {
     throw invalid("can't create 'AutoRemove' container with restart policy");
+  }
+  if (MaximumRetryCount < 0) {
+    throw invalid("invalid restart policy: maximum retry count cannot be negative");
+  }
+  if (MaximumRetryCount > 0 && restart !== "on-failure") {
+    throw invalid("invalid restart policy: maximum retry count can only be used with 'on-failure'");
   }
   return {
     restart: restart as DeploySpec["restart"],
@@ -194,7 +217,7 @@ const devicesOf = (devices: HostConfig["Devices"]) =>
 export const changeable = (host: HostConfig) => ({
   resources: full(defined({
     cpuLimit: cpusOf(host),
-    memoryLimit: host.Memory || undefined,
+    memoryLimit: memoryOf(host),
     reservedMemory: host.MemoryReservation || undefined,
   })),
   ...restartOf(host),
@@ -239,7 +262,7 @@ export function containerSpec(options: SpecOptions): DeploySpec {
       pidMode: namespaceOf("PidMode", host.PidMode),
       ipcMode: namespaceOf("IpcMode", host.IpcMode),
       devices: devicesOf(host.Devices),
-      ulimits: (host.Ulimits ?? []).map(({ Name, Soft, Hard }) => ({
+      ulimits: (host.Ulimits ?? []).map(({ Name = "", Soft = 0, Hard = 0 }) => ({
         name: Name,
         soft: Soft,
         hard: Hard,

@@ -4,7 +4,7 @@ import type { NetworkRecord } from "../networks/record.ts";
 import { checkRequest, FIELDS } from "./honoured.ts";
 import { deploymentName, someName } from "./names.ts";
 import { type ContainerRecord, givenLabels, LABELS } from "./record.ts";
-import type { ContainerConfig, HostConfig } from "./request.ts";
+import type { ContainerConfig, HostConfig } from "../bodies.ts";
 import { containerSpec } from "./spec.ts";
 import { storageOf } from "./storage.ts";
 
@@ -107,6 +107,10 @@ Deno.test("docker API: what cannot be honoured is an error that names it", () =>
     [{ PortBindings: { "80/tcp": [{ HostPort: "1-2" }] } }, /port of a range/],
     [{ RestartPolicy: { Name: "sometimes" } }, /sometimes/],
     [{ AutoRemove: true, RestartPolicy: { Name: "always" } }, /'AutoRemove'/],
+    [{ RestartPolicy: { Name: "always", MaximumRetryCount: 3 } }, /only be used with 'on-failure'/],
+    [{ RestartPolicy: { Name: "on-failure", MaximumRetryCount: -1 } }, /cannot be negative/],
+    [{ Memory: 100 }, /Minimum memory limit/],
+    [{ NanoCpus: -1 }, /NanoCpus cannot be negative/],
   ];
   for (const [host, message] of refused) {
     assert.throws(
@@ -119,6 +123,7 @@ Deno.test("docker API: what cannot be honoured is an error that names it", () =>
     );
   }
   assert.throws(() => checkRequest({ Unheard: 1 }), { message: /Unheard.*does not know/ });
+  assert.throws(() => specOf({ Healthcheck: { Interval: 5 } }, {}), { message: /Interval.*1ms/ });
 });
 
 Deno.test("docker API: a field without effect is told; one that says nothing is not", () => {

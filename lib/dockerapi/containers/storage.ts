@@ -5,7 +5,7 @@ import { refusalOf } from "../errors.ts";
 import { idOf } from "../ids.ts";
 import type { VolumeRecord } from "../volumes/record.ts";
 import { keptLabels, type MountPoint } from "./record.ts";
-import type { ContainerConfig, DockerMount, HostConfig } from "./request.ts";
+import type { ContainerConfig, DockerMount, HostConfig } from "../bodies.ts";
 
 export interface Storage {
   /** Folders and files of this machine. */

@@ -29,15 +29,15 @@ export const EVENT_TESTS: Tests<DockerEvent> = {
   ...Object.fromEntries(NEVER.map((name) => [name, () => false])),
 };
 
+/** Milliseconds. */
+type Times = readonly (number | undefined)[];
+
 async function* told(
   call: Call,
   api: DockerApi,
   filters: Filters,
+  [since, until]: Times,
 ): AsyncGenerator<string> {
-  const [since, until] = ["since", "until"].map((name) => {
-    const text = call.query.get(name);
-    return text ? timeOf(text) : undefined;
-  });
   const waiting: DockerEvent[] = since === undefined ? [] : api.events.since(since);
   let wake = () => {};
   const release = api.events.listen((event) => {
@@ -71,11 +71,15 @@ async function* told(
 
 function events(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
-  // A filter that there is not is refused before the stream begins.
+  // What is wrong is refused before the stream begins.
   checkFilters(filters, Object.keys(EVENT_TESTS));
+  const times = ["since", "until"].map((name) => {
+    const text = call.query.get(name);
+    return text ? timeOf(text) : undefined;
+  });
   return Promise.resolve({
     headers: { "content-type": "application/json" },
-    stream: told(call, api, filters),
+    stream: told(call, api, filters, times),
   });
 }
 

@@ -1,6 +1,6 @@
 /** The routes of networks. */
 import type { DockerApi } from "../api.ts";
-import type { EndpointSettings } from "../containers/request.ts";
+import type { Bodies } from "../bodies.ts";
 import { isUp, type Seen } from "../containers/seen.ts";
 import { conflict, denied, invalid, refusalOf } from "../errors.ts";
 import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
@@ -8,29 +8,6 @@ import { idOf, newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { isPredefined } from "./networks.ts";
 import type { NetworkRecord } from "./record.ts";
-
-interface CreateNetwork {
-  Name?: string;
-  Driver?: string;
-  Scope?: string;
-  Internal?: boolean;
-  Attachable?: boolean;
-  Ingress?: boolean;
-  ConfigOnly?: boolean;
-  ConfigFrom?: { Network?: string } | null;
-  EnableIPv4?: boolean | null;
-  EnableIPv6?: boolean | null;
-  Options?: Record<string, string> | null;
-  Labels?: Record<string, string> | null;
-  IPAM?: { Driver?: string; Config?: IpamConfig[] | null } | null;
-}
-
-interface IpamConfig {
-  Subnet?: string;
-  IPRange?: string;
-  Gateway?: string;
-  AuxiliaryAddresses?: object | null;
-}
 
 const usersOf = (all: readonly Seen[], name: string) =>
   all.filter(({ record }) => name in record.endpoints);
@@ -101,7 +78,7 @@ const refuse = refusalOf("create the network");
 /** Options that docker's own tools set and that say what is so anyway. */
 const USUAL_OPTIONS = ["com.docker.network.bridge.name", "com.docker.network.enable_ipv4"];
 
-function checkNetwork(request: CreateNetwork): void {
+function checkNetwork(request: Bodies["NetworkCreate"]): void {
   const { Name = "", Ingress, ConfigOnly, ConfigFrom, EnableIPv4, IPAM, Scope = "" } = request;
   if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(Name)) {
     throw invalid(`invalid network name: ${Name}`);
@@ -120,16 +97,15 @@ function checkNetwork(request: CreateNetwork): void {
 }
 
 async function create(call: Call, api: DockerApi): Promise<Answer> {
-  const request = await call.json<CreateNetwork>() ?? {};
+  const request = await call.json("NetworkCreate");
   checkNetwork(request);
   const name = request.Name!;
   const all = await api.networks.all(call.signal);
   if (all.some((one) => one.name === name)) {
-    throw conflict(
-      isPredefined(name)
-        ? `operation is not permitted on predefined ${name} network`
-        : `network with name ${name} already exists`,
-    );
+    if (isPredefined(name)) {
+      throw denied(`operation is not permitted on predefined ${name} network`);
+    }
+    throw conflict(`network with name ${name} already exists`);
   }
   const four = request.IPAM?.Config?.find(({ Subnet = "" }) => !Subnet.includes(":")) ?? {};
   const options = Object.fromEntries(
@@ -190,16 +166,12 @@ async function prune(call: Call, api: DockerApi): Promise<Answer> {
   return { json: { NetworksDeleted: deleted } };
 }
 
-interface Connect {
-  Container?: string;
-  EndpointConfig?: EndpointSettings | null;
-}
-
 /** Changes the networks of a container that was never started. Throws `unsupported` for another one. */
 function changes(what: "connect" | "disconnect") {
   return async (call: Call, api: DockerApi): Promise<Answer> => {
     const network = await api.networks.find(call.params.id, call.signal);
-    const { Container = "", EndpointConfig } = await call.json<Connect>() ?? {};
+    const { Container = "", EndpointConfig } = await call.json("NetworkChange");
+    if (Container === "") throw invalid(`Cannot ${what}: the body names no container`);
     const seen = await api.containers.find(Container, call.signal);
     const { record } = seen;
     const { name } = network;

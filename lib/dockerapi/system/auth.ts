@@ -6,15 +6,9 @@ import { silent } from "../../base/log.ts";
 import type { Credentials } from "../../remote/auth.ts";
 import { Transport } from "../../remote/transport.ts";
 import type { DockerApi } from "../api.ts";
+import type { Bodies } from "../bodies.ts";
 import { invalid } from "../errors.ts";
 import type { Answer, Call } from "../route.ts";
-
-interface Login {
-  username?: string;
-  password?: string;
-  identitytoken?: string;
-  serveraddress?: string;
-}
 
 /** "https://index.docker.io/v1/" is docker.io. */
 function hostOf(address = ""): string {
@@ -28,14 +22,14 @@ function isPlain({ client }: DockerApi, host: string): boolean {
   return host === server.host ? server.protocol === "http:" : isLoopbackHost(host);
 }
 
-function credentialsOf({ username, password, identitytoken }: Login): Credentials {
+function credentialsOf({ username, password, identitytoken }: Bodies["Login"]): Credentials {
   if (identitytoken) return { identityToken: identitytoken };
   if (username && password) return { username, password };
   throw invalid("Cannot log in: there is no user with a password");
 }
 
 export async function auth(call: Call, api: DockerApi): Promise<Answer> {
-  const login = await call.json<Login>() ?? {};
+  const login = await call.json("Login");
   const credentials = credentialsOf(login);
   const host = hostOf(login.serveraddress);
   const transport = new Transport({

@@ -4,6 +4,7 @@ import { stateOf } from "../containers/seen.ts";
 import { rowOf } from "../containers/show.ts";
 import { storageUsage } from "../../client/storage.ts";
 import type { DockerApi } from "../api.ts";
+import { invalid } from "../errors.ts";
 import { imagesOf } from "../images/access.ts";
 import { summary } from "../images/shapes.ts";
 import { idOf } from "../ids.ts";
@@ -67,9 +68,13 @@ export async function info(call: Call, api: DockerApi): Promise<Answer> {
   };
 }
 
+const TYPES = ["container", "image", "volume", "build-cache"];
+
 /** Sizes are the server's where it counts them; -1: nobody has counted. */
 export async function df(call: Call, api: DockerApi): Promise<Answer> {
   const types = call.query.getAll("type");
+  const other = types.find((type) => !TYPES.includes(type));
+  if (other !== undefined) throw invalid(`unknown object type: ${other}`);
   const wants = (type: string) => types.length === 0 || types.includes(type);
   const [containers, volumes, images, { buildCache }] = await Promise.all([
     api.containers.all(call.signal),

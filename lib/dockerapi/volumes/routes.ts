@@ -7,14 +7,6 @@ import { newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import { noSuchVolume, type ShownVolume } from "./volumes.ts";
 
-interface CreateVolume {
-  Name?: string;
-  Driver?: string;
-  DriverOpts?: Record<string, string> | null;
-  Labels?: Record<string, string> | null;
-  ClusterVolumeSpec?: unknown;
-}
-
 /** Containers that have it. */
 export const usersOf = (all: readonly Seen[], name: string) =>
   all.filter(({ record }) => record.mounts.some((mount) => mount.Name === name));
@@ -49,7 +41,7 @@ async function inspect(call: Call, api: DockerApi): Promise<Answer> {
 }
 
 async function create(call: Call, api: DockerApi): Promise<Answer> {
-  const request = await call.json<CreateVolume>() ?? {};
+  const request = await call.json("VolumeCreate");
   if (request.ClusterVolumeSpec) {
     throw invalid("Cannot create the volume: there is no swarm");
   }
@@ -94,7 +86,8 @@ async function prune(call: Call, api: DockerApi): Promise<Answer> {
   const filters = call.filters();
   const every = filters.get("all")?.some(isTrue) ?? false;
   const containers = await api.containers.all(call.signal);
-  const tests: Tests<ShownVolume> = { ...PRUNE_TESTS, all: () => true };
+  const { label, "label!": unlabelled } = PRUNE_TESTS;
+  const tests: Tests<ShownVolume> = { label, "label!": unlabelled, all: () => true };
   const deleted: string[] = [];
   for (const { name, driver } of filtered(await api.volumes.all(call.signal), filters, tests)) {
     const isUsed = usersOf(containers, name).length > 0;
