@@ -131,8 +131,11 @@ export interface DeployBackend extends AsyncDisposable {
     action: "start" | "stop" | "restart",
     options?: { signal?: AbortSignal },
   ): Promise<DeploymentStatus>;
-  /** Frames in order of time per instance; throws `not_found` before the first. */
-  logs(name: string, options?: LogOptions): AsyncIterable<LogFrame>;
+  /**
+   * Frames in order of time per instance, those that came at once together (or none): each step of the way costs a
+   * promise, which for single lines was most of a log's memory. Throws `not_found` before the first.
+   */
+  logs(name: string, options?: LogOptions): AsyncIterable<LogFrame[]>;
   /**
    * A connection to a port inside an instance of the deployment. The ready instances take turns; where none is
    * ready, the running ones do. The caller resets the connection. Over UDP, each `read` and `write` is one

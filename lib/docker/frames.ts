@@ -19,16 +19,20 @@ const STREAMS: Record<number, OutputStream> = { 0: "stdout", 1: "stdout", 2: "st
 /** The daemon tells its own failure in a frame of this stream. */
 const SYSTEM_ERROR = 3;
 
-/** Splits output into frames. Throws `upstream_failed` where it is no such output, or ends in a frame. */
+/**
+ * Splits output into frames: those of what came at once together, for output may be a thousand short lines. Throws
+ * `upstream_failed` where it is no such output, or ends in a frame.
+ */
 export async function* readFrames(
   output: AsyncIterable<Uint8Array>,
-): AsyncGenerator<OutputFrame> {
+): AsyncGenerator<OutputFrame[]> {
   const head = new Uint8Array(HEAD);
   let filled = 0;
   /** Bytes of the frame that are still to come. */
   let left = 0;
   let failure = "";
   for await (const chunk of output) {
+    const frames: OutputFrame[] = [];
     for (let at = 0; at < chunk.length;) {
       if (left === 0) {
         const some = chunk.subarray(at, at + HEAD - filled);
@@ -47,8 +51,9 @@ export async function* readFrames(
       left -= bytes.length;
       if (left === 0) filled = 0;
       if (head[0] === SYSTEM_ERROR) failure += new TextDecoder().decode(bytes);
-      else yield { stream: STREAMS[head[0]], bytes, last: left === 0 };
+      else frames.push({ stream: STREAMS[head[0]], bytes, last: left === 0 });
     }
+    if (frames.length > 0) yield frames;
   }
   if (failure !== "") throw unframed(failure.trim());
   if (filled > 0) throw unframed("it is cut off");
@@ -72,12 +77,14 @@ export function splitOutput(output: AsyncIterable<Uint8Array>, closed: () => voi
   const writers = new Map(names.map((name) => [name, sides.get(name)!.writable.getWriter()]));
   const left = new Set(names);
   const relay = async () => {
-    for await (const { stream, bytes } of readFrames(output)) {
-      if (!left.has(stream)) continue;
-      await writers.get(stream)!.write(bytes).catch(() => {
-        left.delete(stream);
-        if (left.size === 0) closed();
-      });
+    for await (const frames of readFrames(output)) {
+      for (const { stream, bytes } of frames) {
+        if (!left.has(stream)) continue;
+        await writers.get(stream)!.write(bytes).catch(() => {
+          left.delete(stream);
+          if (left.size === 0) closed();
+        });
+      }
     }
   };
   relay().then(

@@ -16,7 +16,9 @@ export async function lastWords(engine: DockerClient, id: string): Promise<strin
       attempted: "Cannot read the container's log",
     });
     const decoder = new TextDecoder();
-    for await (const { bytes } of readFrames(body)) text += decoder.decode(bytes, { stream: true });
+    for await (const frames of readFrames(body)) {
+      for (const { bytes } of frames) text += decoder.decode(bytes, { stream: true });
+    }
   } catch {
     // The error that quotes it is more important than why there is nothing to quote.
   }

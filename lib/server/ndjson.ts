@@ -6,7 +6,8 @@ import { toProblem } from "../api/problem.ts";
 export { NDJSON_TYPE };
 
 const encoder = new TextEncoder();
-const line = (value: unknown) => encoder.encode(JSON.stringify(value) + "\n");
+const text = (value: unknown) => JSON.stringify(value) + "\n";
+const line = (value: unknown) => encoder.encode(text(value));
 
 const HEADERS = {
   "content-type": NDJSON_TYPE,
@@ -54,7 +55,7 @@ export function pushEvents<T>(
   return new Response(stream, { headers: HEADERS });
 }
 
-/** Items of `source`, read on demand. `format` absent: NDJSON. */
+/** Items of `source`, read on demand. `format` absent: NDJSON, in which each item of a list has a line. */
 export function pullEvents<T>(
   source: AsyncIterable<T>,
   options: StreamOptions & { format?: (item: T) => Uint8Array<ArrayBuffer> },
@@ -69,7 +70,10 @@ export function pullEvents<T>(
         // The client has gone.
         if (!open) return;
         if (done) controller.close();
-        else controller.enqueue(format ? format(value) : line(value));
+        else if (format) controller.enqueue(format(value));
+        else if (Array.isArray(value)) {
+          controller.enqueue(encoder.encode(value.map(text).join("")));
+        } else controller.enqueue(line(value));
       } catch (error) {
         if (!open) return;
         const known = options.describe(error);

@@ -86,10 +86,12 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
         "echo three; printf four";
       await backend().apply(spec(name, { command: shell(script), restart: "no" }));
       const frames: LogFrame[] = [];
-      for await (const frame of backend().logs(name, { follow: true })) {
-        frames.push(frame);
-        if (frame.line === "one") await tell(backend(), name, "a");
-        if (frame.line === "two") await tell(backend(), name, "b");
+      for await (const some of backend().logs(name, { follow: true })) {
+        frames.push(...some);
+        for (const { line } of some) {
+          if (line === "one") await tell(backend(), name, "a");
+          if (line === "two") await tell(backend(), name, "b");
+        }
       }
       assert.deepEqual(frames.map((frame) => [frame.stream, frame.line]), [
         ["stdout", "one"],

@@ -38,7 +38,10 @@ export function deployDetails(test: Test, under: DeployBackendUnderTest): void {
     ]);
     for (const follow of [true, false]) {
       const frames = await Array.fromAsync(backend().logs("bytes", { follow }));
-      assert.deepEqual(await new Blob(frames.map(printedBytes)).bytes(), await expected.bytes());
+      assert.deepEqual(
+        await new Blob(frames.flat().map(printedBytes)).bytes(),
+        await expected.bytes(),
+      );
     }
   });
 

@@ -9,8 +9,8 @@ export function quickSpec(name: string, image: string, more: Record<string, unkn
 }
 
 export async function lines(backend: DeployBackend, name: string, options?: LogOptions) {
-  const frames: LogFrame[] = await Array.fromAsync(backend.logs(name, options));
-  return frames.map((frame) => frame.line);
+  const frames: LogFrame[][] = await Array.fromAsync(backend.logs(name, options));
+  return frames.flat().map((frame) => frame.line);
 }
 
 /** Runs a command to its end. */

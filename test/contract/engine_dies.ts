@@ -34,7 +34,7 @@ export function engineDies(
       const unavailable = { code: "unavailable" };
       const printed = Promise.withResolvers<LogFrame>();
       const read = async () => {
-        for await (const frame of logs(name)) printed.resolve(frame);
+        for await (const frames of logs(name)) frames.forEach(printed.resolve);
       };
       const followed = ownLogs ? read() : assert.rejects(read, unavailable);
       assert.equal((await printed.promise).line, "begun 1");

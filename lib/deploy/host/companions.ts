@@ -307,13 +307,9 @@ export class HostCompanions {
   }
 
   async #lastWords(key: string, id: string): Promise<string> {
-    const lines: string[] = [];
-    for await (
-      const { line } of this.#parts.engine.logs.read(containerOf(key), id, { tail: LINES })
-    ) {
-      lines.push(line);
-    }
-    return lines.join("\n").trim();
+    const { logs } = this.#parts.engine;
+    const frames = await Array.fromAsync(logs.read(containerOf(key), id, { tail: LINES }));
+    return frames.flat().map(({ line }) => line).join("\n").trim();
   }
 
   /** See {@linkcode DeployBackend.dial}. */

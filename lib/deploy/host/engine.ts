@@ -108,7 +108,7 @@ export interface ContainerExits {
 /** What containers print. The engine collects it and bounds it, whether a server runs or not. */
 export interface ContainerLogs {
   /** Frames, oldest first, of all runs of the container. No log yet: none. */
-  read(key: string, instance: string, options?: ReadLogOptions): AsyncGenerator<LogFrame>;
+  read(key: string, instance: string, options?: ReadLogOptions): AsyncGenerator<LogFrame[]>;
   /** Where the log ends now. */
   end(key: string): Promise<LogPlace>;
   /** The bytes of one stream as they are printed. A slow reader delays nobody. */

@@ -124,7 +124,7 @@ export class Instance {
   }
 
   /** Its output, oldest first. */
-  log(options: ReadLogOptions = {}): AsyncGenerator<LogFrame> {
+  log(options: ReadLogOptions = {}): AsyncGenerator<LogFrame[]> {
     return this.#parts.engine.logs.read(this.made.key, this.id, options);
   }
 

@@ -229,37 +229,38 @@ async function* earlierFrames(
   } else yield frames;
 }
 
-/** Frames of one instance's log, oldest first. A missing log is empty. */
+/** Frames of one instance's log, oldest first, those of a block together. A missing log is empty. */
 export async function* readLog(
   path: string,
   instance: string,
   options: ReadLogOptions = {},
-): AsyncGenerator<LogFrame> {
+): AsyncGenerator<LogFrame[]> {
   const { follow, signal } = options;
   const since = options.since?.getTime() ?? -Infinity;
   const until = options.until?.getTime() ?? Infinity;
   const assembler = new Assembler(instance);
-  const wanted = (frame: LogFrame) => Date.parse(frame.time) >= since;
+  const isLate = ({ time }: LogFrame) => Date.parse(time) > until;
+  /** Those that were asked for: of a time, and none behind the first that is too late. */
+  const wanted = (frames: LogFrame[]) => {
+    const late = frames.findIndex(isLate);
+    return (late < 0 ? frames : frames.slice(0, late))
+      .filter(({ time }) => Date.parse(time) >= since);
+  };
   let reader = await LineReader.open(path);
   // In the middle of a rotation the writer still writes to the moved file.
   if (!reader && follow) reader = await LineReader.open(`${path}.1`);
   try {
     for await (const frames of earlierFrames(path, reader, assembler, options)) {
-      for (const frame of frames) {
-        if (Date.parse(frame.time) > until) return;
-        if (wanted(frame)) yield frame;
-      }
+      yield wanted(frames);
+      if (frames.some(isLate)) return;
     }
     for (;;) {
       // Asked before the read: everything written until then is read below.
       const ended = !follow || signal?.aborted || options.ended?.() || Date.now() > until;
       const moved = reader && follow && await replaced(path, reader);
       for await (const frames of framesOf(reader, assembler)) {
-        for (const frame of frames) {
-          if (Date.parse(frame.time) > until) return;
-          if (wanted(frame)) yield frame;
-          if (signal?.aborted) return;
-        }
+        yield wanted(frames);
+        if (signal?.aborted || frames.some(isLate)) return;
       }
       if (moved || !reader) {
         const next: LineReader | undefined = await LineReader.open(path);
@@ -269,7 +270,7 @@ export async function* readLog(
           continue;
         }
       }
-      if (ended) return yield* assembler.flush().filter(wanted);
+      if (ended) return void (yield wanted(assembler.flush()));
       await delay(POLL);
     }
   } finally {
@@ -301,34 +302,59 @@ export async function rotateLog(
 
 /** Frames of several instances: ordered by time, or as they arrive while following. */
 export async function* mergeLogs(
-  logs: AsyncGenerator<LogFrame>[],
+  logs: AsyncGenerator<LogFrame[]>[],
   follow: boolean,
-): AsyncGenerator<LogFrame> {
-  type Head = { log: AsyncGenerator<LogFrame>; frame: IteratorResult<LogFrame> };
-  const pull = (log: AsyncGenerator<LogFrame>): Promise<Head> =>
-    log.next().then((frame) => ({ log, frame }));
+): AsyncGenerator<LogFrame[]> {
+  type Log = AsyncGenerator<LogFrame[]>;
   try {
     if (follow) {
-      const waiting = new Map(logs.map((log) => [log, pull(log)]));
-      while (waiting.size > 0) {
-        const { log, frame } = await Promise.race(waiting.values());
-        if (frame.done) waiting.delete(log);
-        else {
-          waiting.set(log, pull(log));
-          yield frame.value;
+      // Not Promise.race: each race would stay with the promise of a quiet log, as long as that waits.
+      const arrived: { log: Log; next: ReturnType<Log["next"]> }[] = [];
+      let turn = Promise.withResolvers<void>();
+      const pull = (log: Log) => {
+        const next = log.next();
+        const arrive = () => {
+          arrived.push({ log, next });
+          turn.resolve();
+        };
+        next.then(arrive, arrive);
+      };
+      logs.forEach(pull);
+      for (let open = logs.length; open > 0;) {
+        await turn.promise;
+        turn = Promise.withResolvers();
+        for (const { log, next } of arrived.splice(0)) {
+          const { done, value } = await next;
+          if (done) open--;
+          else {
+            pull(log);
+            yield value;
+          }
         }
       }
       return;
     }
-    const heads = (await Promise.all(logs.map(pull))).filter((head) => !head.frame.done);
+    /** The next frames of a log, backwards: undefined at its end. */
+    const pull = async (log: Log): Promise<{ log: Log; frames: LogFrame[] } | undefined> => {
+      const { done, value } = await log.next();
+      if (done) return undefined;
+      return value.length > 0 ? { log, frames: value.toReversed() } : await pull(log);
+    };
+    const heads = (await Promise.all(logs.map(pull))).filter((head) => head !== undefined);
     while (heads.length > 0) {
+      const merged: LogFrame[] = [];
       let least = 0;
-      for (let i = 1; i < heads.length; i++) {
-        if (heads[i].frame.value.time < heads[least].frame.value.time) least = i;
-      }
-      yield heads[least].frame.value;
-      heads[least] = await pull(heads[least].log);
-      if (heads[least].frame.done) heads.splice(least, 1);
+      do {
+        least = 0;
+        for (let i = 1; i < heads.length; i++) {
+          if (heads[i].frames.at(-1)!.time < heads[least].frames.at(-1)!.time) least = i;
+        }
+        merged.push(heads[least].frames.pop()!);
+      } while (heads[least].frames.length > 0);
+      yield merged;
+      const next = await pull(heads[least].log);
+      if (next) heads[least] = next;
+      else heads.splice(least, 1);
     }
   } finally {
     // A log that waits for more lines ends at its signal. Not awaited: a quiet log would delay the reader.

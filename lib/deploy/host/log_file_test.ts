@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { LogFrame } from "../../api/deployment.ts";
 import { printedBytes } from "../../api/log_bytes.ts";
 import { normalTime } from "../log_frame.ts";
@@ -19,8 +21,11 @@ async function withLog(work: (path: string) => Promise<void>): Promise<void> {
   }
 }
 
+const framesOf = async (path: string, options?: ReadLogOptions) =>
+  (await Array.fromAsync(readLog(path, "a-0", options))).flat();
+
 const texts = async (path: string, options?: ReadLogOptions) =>
-  (await Array.fromAsync(readLog(path, "a-0", options))).map((frame) => frame.line);
+  (await framesOf(path, options)).map((frame) => frame.line);
 
 Deno.test("lines, parts and streams become frames; times become UTC", () =>
   withLog(async (path) => {
@@ -30,7 +35,7 @@ Deno.test("lines, parts and streams become frames; times become UTC", () =>
       line(1, "one") + line(2, "par", "P") + line(2, "err", "F", "stderr") + line(2, "tial") +
         "garbage\n" + line(3, "") + "2026-01-01T00:00:04.0+00:00 stdout F half",
     );
-    const frames = await Array.fromAsync(readLog(path, "a-0"));
+    const frames = await framesOf(path);
     assert.deepEqual(frames.map((f) => [f.stream, f.line]), [
       ["stdout", "one"],
       ["stderr", "err"],
@@ -50,7 +55,7 @@ Deno.test("output that ends without a newline is the last frame", () =>
   }));
 
 const printed = async (path: string, options?: ReadLogOptions) => {
-  const frames = await Array.fromAsync(readLog(path, "a-0", options));
+  const frames = await framesOf(path, options);
   return await new Blob(frames.map(printedBytes)).bytes();
 };
 
@@ -79,7 +84,7 @@ Deno.test("frames give back the bytes that were printed", () =>
       await Deno.writeFile(path, new Uint8Array(rows.flatMap((row) => [...row])));
       assert.deepEqual(await printed(path), written, `parts of ${size}`);
       assert.deepEqual(await printed(path, { tail: 99 }), written);
-      const [first, snow, , odd, last] = await Array.fromAsync(readLog(path, "a-0"));
+      const [first, snow, , odd, last] = await framesOf(path);
       assert.equal(first.line, "\ufeffmark\r");
       assert.deepEqual([snow.line, snow.base64, snow.partial], ["☃☃☃", undefined, undefined]);
       assert.equal(odd.base64, btoa("\0\xff\xfe\r"));
@@ -91,7 +96,7 @@ Deno.test("a line too long for one frame goes on in the next", () =>
   withLog(async (path) => {
     const part = "☃".repeat(2730);
     await Deno.writeTextFile(path, line(1, part, "P").repeat(200) + line(1, "end"));
-    const frames = await Array.fromAsync(readLog(path, "a-0"));
+    const frames = await framesOf(path);
     assert.deepEqual(frames.map(({ partial }) => partial), [true, undefined]);
     assert.equal(new TextDecoder().decode(await printed(path)), `${part.repeat(200)}end\n`);
   }));
@@ -128,8 +133,8 @@ Deno.test("following sees what is appended, through rotations, until the end", (
     let ended = false;
     const got: string[] = [];
     const reading = (async () => {
-      for await (const frame of readLog(path, "a-0", { follow: true, ended: () => ended })) {
-        got.push(frame.line);
+      for await (const frames of readLog(path, "a-0", { follow: true, ended: () => ended })) {
+        got.push(...frames.map((frame) => frame.line));
       }
     })();
     const append = (file: Deno.FsFile, text: string) =>
@@ -167,13 +172,13 @@ Deno.test("following that begins in the middle of a rotation misses nothing, and
       let ended = false;
       const reading = (async () => {
         for await (
-          const frame of readLog(path, "a-0", {
+          const frames of readLog(path, "a-0", {
             follow: true,
             tail,
             ended: () => ended,
           })
         ) {
-          got.push(frame.line);
+          got.push(...frames.map((frame) => frame.line));
         }
       })();
       const until = async (text: string) => {
@@ -190,14 +195,46 @@ Deno.test("following that begins in the middle of a rotation misses nothing, and
   }
 });
 
+function heapAfterCollection(): number {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+  return Deno.memoryUsage().heapUsed;
+}
+
+const frameAt = (second: number): LogFrame => ({
+  time: normalTime(time(second)),
+  instance: "x",
+  stream: "stdout",
+  line: String(second),
+});
+
 Deno.test("several logs merge by time", async () => {
-  async function* frames(...seconds: number[]): AsyncGenerator<LogFrame> {
-    for (const s of seconds) {
-      yield { time: normalTime(time(s)), instance: "x", stream: "stdout", line: String(s) };
-    }
+  async function* frames(...batches: number[][]): AsyncGenerator<LogFrame[]> {
+    for (const seconds of batches) yield seconds.map(frameAt);
   }
   const merged = await Array.fromAsync(
-    mergeLogs([frames(1, 4, 6), frames(), frames(2, 3, 7)], false),
+    mergeLogs([frames([1, 4], [], [6]), frames(), frames([2], [3, 7, 8])], false),
   );
-  assert.deepEqual(merged.map((frame) => frame.line), ["1", "2", "3", "4", "6", "7"]);
+  assert.deepEqual(merged.flat().map((frame) => frame.line), ["1", "2", "3", "4", "6", "7", "8"]);
+});
+
+Deno.test("logs that are followed come as they come; a quiet one gathers nothing, and a failure ends all", async () => {
+  const FRAMES = 100_000;
+  const failing = Promise.withResolvers<never>();
+  async function* quiet(): AsyncGenerator<LogFrame[]> {
+    yield [frameAt(1)];
+    await failing.promise;
+  }
+  const frames = [frameAt(2)];
+  async function* busy(): AsyncGenerator<LogFrame[]> {
+    for (let count = 0; count < FRAMES; count++) yield frames;
+  }
+  const merged = mergeLogs([quiet(), busy()], true);
+  assert.deepEqual((await merged.next()).value, [frameAt(1)]);
+  const before = heapAfterCollection();
+  for (let count = 0; count < FRAMES; count++) assert.equal((await merged.next()).value, frames);
+  const more = heapAfterCollection() - before;
+  assert.ok(more < 50 * FRAMES, `${more} bytes more`);
+  failing.reject(new Error("it broke"));
+  await assert.rejects(merged.next(), /it broke/);
 });

@@ -2,6 +2,7 @@
 import { endpoint } from "../../api/endpoints.ts";
 import type { LogFrame } from "../../api/deployment.ts";
 import { LinePrefixer } from "../../api/log_bytes.ts";
+import { concat } from "../../base/collect.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
@@ -9,10 +10,10 @@ import { streamed } from "../streamed.ts";
 import { unknownDeployment } from "./deployments.ts";
 
 async function* ofStreams(
-  frames: AsyncIterable<LogFrame>,
+  source: AsyncIterable<LogFrame[]>,
   streams: ReadonlySet<string>,
-): AsyncGenerator<LogFrame> {
-  for await (const frame of frames) if (streams.has(frame.stream)) yield frame;
+): AsyncGenerator<LogFrame[]> {
+  for await (const frames of source) yield frames.filter(({ stream }) => streams.has(stream));
 }
 
 /** Neither stream named: both. One switched off: the other. One switched on: that stream. */
@@ -46,7 +47,10 @@ export function logRoutes(deps: ManagementDeps): Route[] {
           backend.logs(name, { follow, tail, since, until, instance, signal }),
           streams,
         ),
-      format: text ? (frame) => lines.print(frame, timestamps ? `${frame.time} ` : "") : undefined,
+      format: text
+        ? (frames) =>
+          concat(frames.map((frame) => lines.print(frame, timestamps ? `${frame.time} ` : "")))
+        : undefined,
     });
   }
 

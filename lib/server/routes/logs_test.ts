@@ -20,9 +20,8 @@ async function logServer(extra?: (options: LogOptions) => AsyncIterable<LogFrame
       status: (name) => Promise.resolve(name === "web" ? STATUS : undefined),
       async *logs(_name, options = {}) {
         asked = options;
-        yield frame("stdout", "one");
-        yield frame("stderr", "two");
-        if (extra) yield* extra(options);
+        yield [frame("stdout", "one"), frame("stderr", "two")];
+        if (extra) { for await (const one of extra(options)) yield [one]; }
       },
     },
   });

@@ -108,11 +108,11 @@ export class FakeDeployments {
     },
   };
 
-  async *#logs(name: string, { follow, signal, since }: LogOptions): AsyncGenerator<LogFrame> {
+  async *#logs(name: string, { follow, signal, since }: LogOptions): AsyncGenerator<LogFrame[]> {
     const time = "2026-01-01T00:00:00.000000000Z";
     const instance = `${name}-0`;
     if (since && since > new Date(time)) return;
-    for (const line of this.lines) yield { time, instance, stream: "stdout", line };
+    for (const line of this.lines) yield [{ time, instance, stream: "stdout", line }];
     const isOver = () => this.statuses.get(name)?.state !== "running";
     while (follow && !signal?.aborted && !isOver()) {
       const aborted = Promise.withResolvers<void>();

@@ -9,11 +9,13 @@ async function output(backend: DeployBackend, name: string, count?: number): Pro
   const stop = AbortSignal.timeout(PATIENCE);
   const options: LogOptions = { follow: count !== undefined, signal: stop };
   let text = "", ends = 0;
-  for await (const { line } of backend.logs(name, options)) {
-    text += `${line}\n`;
-    if (line.startsWith("@@ end") && ++ends === count) break;
+  for await (const frames of backend.logs(name, options)) {
+    for (const { line } of frames) {
+      text += `${line}\n`;
+      if (line.startsWith("@@ end") && ++ends === count) return text;
+    }
   }
-  if (count !== undefined && ends < count) throw new Error(`${name}: no report\n${text}`);
+  if (count !== undefined) throw new Error(`${name}: no report\n${text}`);
   return text;
 }
 

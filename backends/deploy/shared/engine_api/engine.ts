@@ -127,7 +127,7 @@ export interface DeployEngine extends AsyncDisposable {
   /** How this server's paths appear on the engine's host; undefined: that is another host. */
   hostPaths(): Promise<HostPaths | undefined>;
   /** The frames of one container; `instance` is what they call it. */
-  readLogs(container: string, instance: string, options?: LogOptions): AsyncGenerator<LogFrame>;
+  readLogs(container: string, instance: string, options?: LogOptions): AsyncGenerator<LogFrame[]>;
   /** Throws where the containers' addresses lead nowhere, or to others, from this server. */
   requireReachable?(
     attempted: string,

@@ -7,7 +7,7 @@ import type { LogOptions } from "../../../../lib/deploy/backend.ts";
 import { logFrame } from "../../../../lib/deploy/log_frame.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { unixTime } from "../../../../lib/docker/events.ts";
-import { type OutputFrame, type OutputStream, readFrames } from "../../../../lib/docker/frames.ts";
+import { type OutputStream, readFrames } from "../../../../lib/docker/frames.ts";
 import { type Inspected, isActive } from "./inspect.ts";
 
 /** A line longer than this is told in several frames. */
@@ -16,6 +16,8 @@ const LONGEST_LINE = 1024 * 1024;
 const PART = 16 * 1024;
 /** Milliseconds between looks whether a container that ended begins again. */
 const LOOK_MS = 100;
+/** Milliseconds that the lines of a followed log wait for each other; the first of them does not wait. */
+const GATHER_MS = 20;
 const NEWLINE = 10;
 const SPACE = 32;
 
@@ -74,27 +76,33 @@ class Message {
 }
 
 /** Each message of the engine's is one frame. */
-async function* framed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part> {
+async function* framed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part[]> {
   const message = new Message();
-  for await (const { stream, bytes, last } of readFrames(output) as AsyncIterable<OutputFrame>) {
-    message.add(bytes);
-    if (last || message.isLong) yield message.take(stream, last);
+  for await (const frames of readFrames(output)) {
+    const parts: Part[] = [];
+    for (const { stream, bytes, last } of frames) {
+      message.add(bytes);
+      if (last || message.isLong) parts.push(message.take(stream, last));
+    }
+    yield parts;
   }
 }
 
 /** With a terminal the messages come without frames: a line is a message. */
-async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part> {
+async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part[]> {
   const message = new Message();
   for await (const chunk of output) {
+    const parts: Part[] = [];
     let from = 0;
     for (let at; (at = chunk.indexOf(NEWLINE, from)) >= 0; from = at + 1) {
       message.add(chunk.subarray(from, at + 1));
-      yield message.take("stdout", true);
+      parts.push(message.take("stdout", true));
     }
     if (from < chunk.length) message.add(chunk.subarray(from));
-    if (message.isLong) yield message.take("stdout", false);
+    if (message.isLong) parts.push(message.take("stdout", false));
+    yield parts;
   }
-  if (message.size > 0) yield message.take("stdout", true);
+  if (message.size > 0) yield [message.take("stdout", true)];
 }
 
 /**
@@ -102,26 +110,32 @@ async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part
  * it took apart.
  */
 async function* lines(
-  parts: AsyncIterable<Part>,
+  source: AsyncIterable<Part[]>,
   instance: string,
   silent: boolean,
-): AsyncGenerator<LogFrame> {
+): AsyncGenerator<LogFrame[]> {
   const begun = new Map<OutputStream, { time: string; bytes: Uint8Array[]; size: number }>();
-  for await (const { stream, time, bytes, whole: told } of parts) {
-    const line = begun.get(stream) ?? { time, bytes: [], size: 0 };
-    const whole = told || silent && line.bytes.length > 0 && bytes.length < PART;
-    line.bytes.push(bytes);
-    line.size += bytes.length;
-    if (!whole && line.size < LONGEST_LINE) {
-      begun.set(stream, line);
-      continue;
+  for await (const parts of source) {
+    const frames: LogFrame[] = [];
+    for (const { stream, time, bytes, whole: told } of parts) {
+      const line = begun.get(stream) ?? { time, bytes: [], size: 0 };
+      const whole = told || silent && line.bytes.length > 0 && bytes.length < PART;
+      line.bytes.push(bytes);
+      line.size += bytes.length;
+      if (!whole && line.size < LONGEST_LINE) {
+        begun.set(stream, line);
+        continue;
+      }
+      begun.delete(stream);
+      frames.push(
+        logFrame({ time: line.time, instance, stream, bytes: concat(line.bytes), whole }),
+      );
     }
-    begun.delete(stream);
-    yield logFrame({ time: line.time, instance, stream, bytes: concat(line.bytes), whole });
+    yield frames;
   }
-  for (const [stream, { time, bytes }] of begun) {
-    yield logFrame({ time, instance, stream, bytes: concat(bytes), whole: false });
-  }
+  yield [...begun].map(([stream, { time, bytes }]) =>
+    logFrame({ time, instance, stream, bytes: concat(bytes), whole: false })
+  );
 }
 
 type Asked = Pick<LogOptions, "follow" | "tail" | "signal"> & { since?: string; until?: string };
@@ -130,7 +144,7 @@ async function* once(
   { client, container, instance }: LogSource,
   { follow, tail, since, until, signal }: Asked,
   { Config: { Tty }, HostConfig }: Inspected,
-): AsyncGenerator<LogFrame> {
+): AsyncGenerator<LogFrame[]> {
   const body = await client.stream({
     path: `/containers/${container}/logs`,
     query: {
@@ -144,6 +158,7 @@ async function* once(
     },
     attempted: `Cannot read the log of ${instance}`,
     signal,
+    ...(follow && { gatherMs: GATHER_MS }),
   });
   const silent = HostConfig.LogConfig?.Type === "local";
   yield* lines(Tty ? unframed(body) : framed(body), instance, silent);
@@ -185,11 +200,14 @@ class Told {
   }
 }
 
-/** The frames of one container. Following ends when the container has ended and is not to begin again. */
+/**
+ * The frames of one container, those that came at once together. Following ends when the container has ended and is
+ * not to begin again.
+ */
 export async function* readLogs(
   source: LogSource,
   { follow = false, tail, since, until, signal }: LogOptions = {},
-): AsyncGenerator<LogFrame> {
+): AsyncGenerator<LogFrame[]> {
   const found = await source.look();
   if (!found) return;
   const asked: Asked = { follow, tail, since: timeOf(since), until: timeOf(until), signal };
@@ -198,12 +216,14 @@ export async function* readLogs(
   try {
     if (source.ownTail && tail !== undefined) {
       const kept: LogFrame[] = [];
-      for await (const frame of once(source, { ...asked, follow: false, tail: undefined }, found)) {
-        told.add(frame);
-        kept.push(frame);
-        if (kept.length > tail) kept.shift();
+      for await (
+        const frames of once(source, { ...asked, follow: false, tail: undefined }, found)
+      ) {
+        for (const frame of frames) told.add(frame);
+        kept.push(...frames);
+        kept.splice(0, kept.length - tail);
       }
-      yield* kept;
+      yield kept;
       if (!follow) return;
       asked.tail = undefined;
       if (told.last) asked.since = unixTime(told.last);
@@ -212,19 +232,23 @@ export async function* readLogs(
       // Some engines tell whole seconds: the time alone does not say what was told.
       const resumed = told.last;
       let known = told.atLast;
-      for await (const frame of once(source, asked, found)) {
-        if (frame.time === resumed && known-- > 0) continue;
-        told.add(frame);
-        yield frame;
+      for await (const frames of once(source, asked, found)) {
+        const fresh = frames.filter(({ time }) => time !== resumed || known-- <= 0);
+        for (const frame of fresh) told.add(frame);
+        yield fresh;
       }
       if (!follow) return;
       // The engine ends a followed log with the run of the container, now and then before its last lines.
       const rest = { ...asked, follow: false };
       if (told.last) Object.assign(rest, { tail: undefined, since: moved(told.last, -SECOND) });
-      for await (const frame of once(source, rest, found)) {
-        if (!told.lacks(frame)) continue;
-        told.add(frame);
-        yield frame;
+      for await (const frames of once(source, rest, found)) {
+        // One after the other: what is told says what lacks.
+        const fresh = frames.filter((frame) => {
+          const lacks = told.lacks(frame);
+          if (lacks) told.add(frame);
+          return lacks;
+        });
+        yield fresh;
       }
       let now = await source.look();
       while (now && now.State.StartedAt === run && isActive(now)) {

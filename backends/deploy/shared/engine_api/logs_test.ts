@@ -30,11 +30,11 @@ async function firstOfEndless(tty: boolean, begin: (call: ScriptedCall) => Promi
     look: () => Promise.resolve(inspected(tty)),
   });
   const found: LogFrame[] = [];
-  for await (const frame of frames) {
-    found.push(frame);
-    if (found.length === 2) break;
+  for await (const some of frames) {
+    found.push(...some);
+    if (found.length >= 2) break;
   }
-  return found;
+  return found.slice(0, 2);
 }
 
 for (const tty of [false, true]) {

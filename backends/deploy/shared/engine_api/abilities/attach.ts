@@ -238,8 +238,8 @@ async function relay(
   if (tty || calls.oneOutput) {
     for await (const bytes of output) if (!outlets.stdout.put(bytes)) throw behind();
   } else {
-    for await (const { stream, bytes } of readFrames(output)) {
-      if (!outlets[stream].put(bytes)) throw behind();
+    for await (const frames of readFrames(output)) {
+      for (const { stream, bytes } of frames) if (!outlets[stream].put(bytes)) throw behind();
     }
   }
 }
