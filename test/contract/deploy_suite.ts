@@ -40,6 +40,7 @@ export type Need = Ability | `spec.${string}`;
 /** What engines have beside the abilities, unless the suite says why not. */
 const USUAL = {
   dial: "a connection to a port of an instance",
+  folders: "the server sees the folders of the engine's host that it mounts",
   groups: "limits and counters of what an instance uses",
   oom: "a death for want of memory is told",
   "attach.end": "the end of what one client types is the end of the input",
@@ -70,7 +71,7 @@ export type Ability = keyof DeployCaps | keyof typeof USUAL;
 export type Test = (title: string, needs: readonly Need[], fn: () => Promise<void>) => void;
 
 /** A test of a part that only backends run which have all it needs. */
-export type OwnTest = (title: string, fn: () => Promise<void>) => void;
+export type OwnTest = (title: string, fn: () => Promise<void>, needs?: readonly Need[]) => void;
 
 export interface DeployFixture extends AsyncDisposable {
   image: string;
@@ -156,7 +157,7 @@ export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite
           tests.push({ name, ignore: why !== undefined, fn });
         };
         for (const part of suite.parts ?? PARTS) part(test, under);
-        suite.own?.((title, fn) => test(title, [], fn), under, fixture);
+        suite.own?.((title, fn, needs = []) => test(title, needs, fn), under, fixture);
         for (const step of tests) await t.step(step);
       } finally {
         await backend[Symbol.asyncDispose]();

@@ -8,9 +8,16 @@ import { busyboxArchive, writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { writeRuntime } from "../peers/runtime.ts";
+import type { EngineName } from "./deploy_engines.ts";
 import type { EngineFixture } from "./engine_backend.ts";
 
 export const DOCKER_COMMANDS = "dockerd docker busybox unshare nsenter ip iptables".split(" ");
+
+export const DOCKER_DAEMONS: [EngineName, DockerdOptions][] = [
+  ["dockerhost, Docker 20.10, graph store", { version: "20.10" }],
+  ["dockerhost, Docker 28, graph store", { version: "28" }],
+  ["dockerhost, Docker 28, containerd store", { version: "28", store: "containerd" }],
+];
 
 export interface DockerhostFixture extends EngineFixture {
   daemon: DockerdPeer;

@@ -1,22 +1,14 @@
 /** The contract of deploy backends, by Docker 20.10 and 28. */
 import { requireTools } from "../e2e/harness.ts";
-import type { DockerdOptions } from "../peers/dockerd.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
-import type { EngineName } from "./deploy_engines.ts";
 import { deployRollOut } from "./deploy_roll_out.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { dockerhostFaults } from "./dockerhost_faults.ts";
-import { DOCKER_COMMANDS, dockerhostFixture } from "./dockerhost_fixture.ts";
+import { DOCKER_COMMANDS, DOCKER_DAEMONS, dockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineMany } from "./engine_many.ts";
 
-const DAEMONS: [EngineName, DockerdOptions][] = [
-  ["dockerhost, Docker 20.10, graph store", { version: "20.10" }],
-  ["dockerhost, Docker 28, graph store", { version: "28" }],
-  ["dockerhost, Docker 28, containerd store", { version: "28", store: "containerd" }],
-];
-
-for (const [name, options] of DAEMONS) {
+for (const [name, options] of DOCKER_DAEMONS) {
   deployContract({
     name,
     ...requireTools({

@@ -5,7 +5,7 @@ import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { freePort } from "../fixtures/free_port.ts";
 import type { RunOutput } from "../e2e/harness.ts";
 import { eventually } from "../waits.ts";
-import type { DeployBackendUnderTest, DeployFixture, OwnTest } from "./deploy_suite.ts";
+import type { DeployBackendUnderTest, DeployFixture, Need, OwnTest } from "./deploy_suite.ts";
 import { execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
 import { Watcher } from "./deploy_events.ts";
 
@@ -29,14 +29,19 @@ export function engineBackend(
 ): void {
   const { backend, image } = under;
   const { engine } = fixture;
-  const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
+  const withName = (
+    title: string,
+    name: string,
+    fn: (name: string) => Promise<void>,
+    needs?: readonly Need[],
+  ) =>
     test(title, async () => {
       try {
         await fn(name);
       } finally {
         await backend().delete(name);
       }
-    });
+    }, needs);
   const containers = async (name: string, ...more: string[]) => {
     const filter = `label=svc.deployment=${name}`;
     const { stdout } = await engine("ps", "-aq", "--no-trunc", "--filter", filter, ...more);
@@ -209,7 +214,7 @@ export function engineBackend(
       backend().apply(quickSpec("folders-b", image, { mounts: [`${fixture.allowed}/link:/out`] })),
       { code: "denied" },
     );
-  });
+  }, ["folders"]);
 
   withName(
     "what an apply that was cut short has left goes at the next start",

@@ -1,4 +1,4 @@
-/** An engine that dies in the middle of things, and comes back. */
+/** An engine that dies in the middle of things, or the way to it, and comes back. */
 import assert from "node:assert/strict";
 import type { LogFrame } from "../../lib/api/deployment.ts";
 import { eventually } from "../waits.ts";
@@ -6,6 +6,8 @@ import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
 import { execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
 
 export interface MortalEngine {
+  /** What dies; default: "a daemon". */
+  what?: string;
   daemon: { kill9(): Promise<void>; start(): Promise<void> };
   /** What the engine has for the deployment. */
   containers(deployment: string): Promise<string[]>;
@@ -16,11 +18,11 @@ export interface MortalEngine {
 export function engineDies(
   test: OwnTest,
   { backend, image }: DeployBackendUnderTest,
-  { daemon, containers, ownLogs }: MortalEngine,
+  { what = "a daemon", daemon, containers, ownLogs }: MortalEngine,
 ): void {
   const logs = (name: string) => backend().logs(name, { follow: true });
 
-  test("a daemon that dies in mid-apply, mid-log and mid-exec: each ends and says so", async () => {
+  test(`${what} that dies in mid-apply, mid-log and mid-exec: each ends and says so`, async () => {
     const name = "cut-off";
     const spec = (version: string, more = {}) =>
       quickSpec(name, image, {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readTar } from "../../lib/oci/tar_read.ts";
 import { writeTar } from "../../lib/oci/tar_write.ts";
-import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
+import type { DeployBackendUnderTest, Need, OwnTest } from "./deploy_suite.ts";
 import { execute, quickSpec, shell } from "./deploy_tools.ts";
 import type { PodmanFixture } from "./podman_fixture.ts";
 
@@ -22,14 +22,19 @@ export function podmanFiles(
     const body = new TextEncoder().encode("new");
     return files().write(name, folder, writeTar([{ path: "file", type: "file", body }]));
   };
-  const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
+  const withName = (
+    title: string,
+    name: string,
+    fn: (name: string) => Promise<void>,
+    needs?: readonly Need[],
+  ) =>
     test(title, async () => {
       try {
         await fn(name);
       } finally {
         await backend().delete(name);
       }
-    });
+    }, needs);
 
   withName("files: a link is what it leads to, which is in the container", "led", async (name) => {
     await Deno.writeTextFile(`${allowed}/secret`, "of the host");
@@ -70,7 +75,7 @@ export function podmanFiles(
       }
     }
     assert.deepEqual([...Deno.readDirSync(`${allowed}/fixed`)].map(({ name }) => name), ["inner"]);
-  });
+  }, ["folders"]);
 
   withName("files: no link leads into what is read-only", "linked", async (name) => {
     await Deno.mkdir(`${allowed}/linked`);
@@ -86,7 +91,7 @@ export function podmanFiles(
       }
     }
     assert.deepEqual([...Deno.readDirSync(`${allowed}/linked`)], []);
-  });
+  }, ["folders"]);
 
   withName(
     "files: of a stopped container no folder that was put elsewhere",
@@ -103,5 +108,6 @@ export function podmanFiles(
         await assert.rejects(act(), { code: "denied" });
       }
     },
+    ["folders"],
   );
 }

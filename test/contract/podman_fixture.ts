@@ -6,7 +6,7 @@ import { silent } from "../../lib/base/log.ts";
 import { busyboxArchive, writeBaseLayout } from "../peers/base_image.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { type PodmanOptions, type PodmanPeer, startPodman } from "../peers/podman.ts";
-import { startSshd, useSsh } from "../peers/sshd.ts";
+import { type Sshd, startSshd, useSsh } from "../peers/sshd.ts";
 import type { EngineFixture } from "./engine_backend.ts";
 
 export interface PodmanFixtureOptions extends PodmanOptions {
@@ -16,6 +16,8 @@ export interface PodmanFixtureOptions extends PodmanOptions {
 
 export interface PodmanFixture extends EngineFixture {
   peer: PodmanPeer;
+  /** By ssh: its server. */
+  sshd?: Sshd;
   /** Does it outside of podman's network, as on another host. */
   outside(work: () => Promise<void>): Promise<void>;
 }
@@ -40,8 +42,10 @@ export async function podmanFixture(
   let network = peer.enter();
   made.defer(() => network[Symbol.dispose]());
   let socket = by === "tcp" ? peer.tcp : peer.socket;
+  let sshd: Sshd | undefined;
   if (by === "ssh") {
-    made.use(await useSsh(made.use(await startSshd())));
+    sshd = made.use(await startSshd());
+    made.use(await useSsh(sshd));
     socket = `ssh://peer${peer.socket}`;
   }
   const open = (dataDir: string, permitted: readonly string[]) =>
@@ -64,7 +68,7 @@ export async function podmanFixture(
   await peer.podman("import", archive, "base:taken");
   const stack = made.move();
   return {
-    ...{ peer, allowed },
+    ...{ peer, allowed, sshd },
     image: "base",
     open: (permitted) => open(dataDir, permitted),
     other: () => open(join(folder, "other"), []),

@@ -1,6 +1,7 @@
 /**
  * The contract of deploy backends, by podman: the whole of it with 4.3 as root. With the others those parts that
- * podman's version, its user or the way to it could change; what svc decides by itself is the same with each.
+ * podman's version, its user or the way to it could change; what svc decides by itself is the same with each
+ * (or the whole with each of them, by each way: see transports.ts).
  */
 import assert from "node:assert/strict";
 import { requireTools } from "../e2e/harness.ts";
@@ -18,9 +19,11 @@ import { deployImages } from "./deploy_images.ts";
 import { deployContract, type DeploySuite } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import { engineBackend } from "./engine_backend.ts";
+import { engineDies } from "./engine_dies.ts";
 import { engineMany } from "./engine_many.ts";
 import { podmanFiles } from "./podman_files.ts";
 import { type PodmanFixture, podmanFixture, type PodmanFixtureOptions } from "./podman_fixture.ts";
+import { ALL_TRANSPORTS, FAR } from "./transports.ts";
 
 /** Podman 5 and users have control groups of the second version alone. */
 const controllers = ["", "/unified"].map((folder) => {
@@ -65,6 +68,18 @@ const PODMANS: Podman[] = [
   },
 ];
 
+const WAYS = ["unix", "tcp", "ssh"] as const;
+
+/** All of the contract with every podman by every way. */
+const EVERY: Podman[] = PODMANS.flatMap(({ name, lacks, options }) =>
+  WAYS.map((by) => ({
+    name,
+    lacks: { ...lacks, ...by === "ssh" ? FAR : {} },
+    way: `by ${by}`,
+    options: { ...options, by },
+  }))
+);
+
 /** On another host a container's address is nobody's, or somebody else's. */
 const addresses: DeploySuite<PodmanFixture>["own"] = (test, { backend, image }, { outside }) => {
   test("a container's address is dialled on podman's host alone, and refused by name elsewhere", async () => {
@@ -89,20 +104,29 @@ const addresses: DeploySuite<PodmanFixture>["own"] = (test, { backend, image }, 
   });
 };
 
-for (const [at, { options, ...suite }] of PODMANS.entries()) {
-  const commands = [
-    ...PODMAN_COMMANDS,
-    ...options.by === "ssh" ? ["ssh", "sshd", "ssh-keygen"] : [],
-  ];
-  const files = options.version === "5" ? [UNSTABLE_READY] : PODMAN_FILES;
+for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
+  const { by, rootless, version } = options;
+  const commands = [...PODMAN_COMMANDS, ...by === "ssh" ? ["ssh", "sshd", "ssh-keygen"] : []];
+  const files = version === "5" ? [UNSTABLE_READY] : PODMAN_FILES;
   deployContract({
     ...suite,
     ...requireTools({ root: true, commands, files }),
     open: () => podmanFixture(options),
-    own: options.by === "tcp" ? addresses : at > 0 ? undefined : (test, under, fixture) => {
+    own: (test, under, fixture) => {
+      if (by === "tcp" && !rootless) addresses(test, under, fixture);
+      if (suite.parts) return;
       engineBackend(test, under, fixture);
       engineMany(test, under, fixture.engine);
-      podmanFiles(test, under, fixture);
+      if (!rootless) podmanFiles(test, under, fixture);
+      if (by === "ssh") {
+        const containers = async (name: string) => {
+          const filter = `label=svc.deployment=${name}`;
+          const { stdout } = await fixture.engine("ps", "-aq", "--filter", filter);
+          return stdout.split("\n").filter(Boolean);
+        };
+        const daemon = { kill9: fixture.sshd!.stop, start: fixture.sshd!.start };
+        engineDies(test, under, { what: "an ssh server", daemon, containers });
+      }
     },
   });
 }

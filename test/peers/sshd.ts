@@ -15,6 +15,9 @@ export interface Sshd extends AsyncDisposable {
   /** A new host key of this type; takes effect by `restart`. */
   rekey(type?: string): Promise<void>;
   restart(): Promise<void>;
+  /** Ends the listener and the connections that there are. */
+  stop(): Promise<void>;
+  start(): Promise<void>;
   /** Ends the connections that there are, not the listener; none of them takes or holds anything afterwards. */
   drop(): Promise<void>;
 }
@@ -123,6 +126,7 @@ export async function startSshd(
     host,
     knownHosts: async () => `[127.0.0.1]:${port} ${await Deno.readTextFile(`${host}.pub`)}`,
     rekey: (type) => makeKey(host, type),
+    ...{ stop, start },
     async restart() {
       await stop();
       await start();
