@@ -1,5 +1,5 @@
 /** Turns the SDK's errors into those of the shared modules. */
-import { ServiceError } from "../shared/errors.ts";
+import { ServiceError, STATUS_NAMES } from "../shared/errors.ts";
 
 /** Azure's error names and their shared equivalents. */
 const NAMES: Record<string, string> = {
@@ -18,18 +18,6 @@ const NAMES: Record<string, string> = {
   ServerBusy: "ServiceUnavailable",
 };
 
-/** For errors with a status alone: answers to HEAD have no body. */
-const STATUSES: Record<number, string> = {
-  401: "AccessDenied",
-  403: "AccessDenied",
-  404: "NoSuchKey",
-  412: "PreconditionFailed",
-  416: "InvalidRange",
-  429: "TooManyRequests",
-  501: "NotImplemented",
-  503: "ServiceUnavailable",
-};
-
 export function told(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   // Errors of @azure/identity: there is no credential, or none is accepted.
@@ -41,7 +29,7 @@ export function told(error: unknown): unknown {
   }
   if (error.name !== "RestError") return error;
   const { code, statusCode } = error as { code?: string; statusCode?: number };
-  const name = NAMES[code ?? ""] ?? STATUSES[statusCode ?? 0] ?? code ?? error.name;
+  const name = NAMES[code ?? ""] ?? STATUS_NAMES[statusCode ?? 0] ?? code ?? error.name;
   const status = name === "PreconditionFailed" ? 412 : statusCode;
   // The lines after the first describe the request.
   return new ServiceError(name, status, error.message.split("\n")[0], { cause: error });

@@ -1,7 +1,7 @@
 /** Requests to the JSON API of Google-style storage: authorized, retried, with errors as `ServiceError`. */
 import type { Storage } from "@google-cloud/storage";
 import { ATTEMPTS, type BucketOptions, type Call } from "../shared/bucket.ts";
-import { ServiceError } from "../shared/errors.ts";
+import { ServiceError, STATUS_NAMES } from "../shared/errors.ts";
 import { type Answer, BoundedHttp, StalledError, TIMEOUTS, type Timeouts } from "../shared/http.ts";
 import { retried } from "../shared/retry.ts";
 import type { GcsLocation } from "./location.ts";
@@ -23,18 +23,6 @@ interface Service {
   open: boolean;
 }
 
-/** Statuses and their shared error names. */
-const NAMES: Record<number, string> = {
-  401: "AccessDenied",
-  403: "AccessDenied",
-  404: "NoSuchKey",
-  412: "PreconditionFailed",
-  416: "InvalidRange",
-  429: "TooManyRequests",
-  501: "NotImplemented",
-  503: "ServiceUnavailable",
-};
-
 async function refusal(answer: Answer): Promise<ServiceError> {
   const text = await new Response(answer.body as BodyInit | undefined).text().catch(() => "");
   let told = text.slice(0, 300);
@@ -43,7 +31,7 @@ async function refusal(answer: Answer): Promise<ServiceError> {
   } catch {
     // downloads are refused in plain text
   }
-  const name = NAMES[answer.status] ?? `HTTP ${answer.status}`;
+  const name = STATUS_NAMES[answer.status] ?? `HTTP ${answer.status}`;
   return new ServiceError(name, answer.status, told || answer.reason);
 }
 

@@ -17,6 +17,18 @@ export class ServiceError extends Error {
   }
 }
 
+/** Names for statuses that come without one: answers to HEAD have no body. */
+export const STATUS_NAMES: Readonly<Record<number, string>> = {
+  401: "AccessDenied",
+  403: "AccessDenied",
+  404: "NoSuchKey",
+  412: "PreconditionFailed",
+  416: "InvalidRange",
+  429: "TooManyRequests",
+  501: "NotImplemented",
+  503: "ServiceUnavailable",
+};
+
 /** The service's name of an error, or undefined for anything else. */
 export function serviceCode(error: unknown): string | undefined {
   return error instanceof ServiceError ? error.name : undefined;
