@@ -106,3 +106,16 @@ Deno.test("what comes out of a network that the engine made for this server is r
   }
   assert.equal(asked, 0);
 });
+
+Deno.test("a bridge without IPv6 brings no link-local peer, and without an engine nobody is asked", async () => {
+  const interfaces = () => [
+    { name: "br-0a1b2c3d4e5f", address: "172.18.0.1", cidr: "172.18.0.1/16" },
+    { name: "eth0", address: "fd02::1", cidr: "fd02::1/64" },
+  ];
+  const engines = refuseOwnNetworks("10.4", {
+    interfaces,
+    backend: () => assert.fail("the peer is on no bridge of an engine"),
+  });
+  await engines(deploy, "[fe80::2]:4000");
+  await refuseOwnNetworks("10.4", { interfaces })(deploy, "172.18.0.2:4000");
+});
