@@ -39,20 +39,18 @@ async function mountAll(
   for (const { name, at, writable, cache, async } of mounts) {
     const keepMs = cache ? KEEP_CACHED_MS : KEEP_MS;
     const options = { writable, keepMs, flocks: client.own };
-    if (!cache && !async) {
-      const { root, tree, another } = await exports.root(name, { writable });
+    if (!cache) {
+      const ahead = async && new AheadBlocks(async);
+      const { root, tree, another } = await exports.root(name, { writable, ahead });
       const mount = mountFuse(at, treeRoot(root, another), { ...options, wakes: client.own });
       tree.heard = new Waking(tree, mount, join(at, TREE));
       mounted.push(mount);
       continue;
     }
-    const ahead = async ? new AheadBlocks(async) : true;
-    const tree = await remoteRoot(client, name, { writable, ahead });
-    const by = cache && { cache: new FileCache(cache), owner: cache.owner };
-    const another = async (): Promise<FileNode> => {
-      const node = await remoteRoot(client, name, { writable, ahead: tree.ahead });
-      return by ? new CachedNode(node, by) : node;
-    };
+    const tree = await remoteRoot(client, name, { writable, ahead: true });
+    const by = { cache: new FileCache(cache), owner: cache.owner };
+    const another = async (): Promise<FileNode> =>
+      new CachedNode(await remoteRoot(client, name, { writable, ahead: tree.ahead }), by);
     mounted.push(mountFuse(at, treeRoot(tree, another), options));
   }
 }

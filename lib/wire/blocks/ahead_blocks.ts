@@ -75,22 +75,26 @@ export class AheadBlocks extends Ahead {
   ): Opening {
     if (id !== undefined) this.changed(id, (flags & OPEN.TRUNC) !== 0);
     const writes = (this.flags(flags) & OPEN.ACCESS) === OPEN.RDWR;
-    let look: { kept: KeptFile; asked: Asked; answer: Promise<Version> } | undefined;
+    const known = id === undefined ? undefined : this.keptOf(id);
+    let look: { asked?: Asked; answer: Promise<Version> } | undefined;
     return {
       follow: (fid) => {
-        if (id === undefined || !client.inOrder) return;
-        const kept = this.keptOf(id);
+        if (!client.inOrder) return;
         const fill = (request: Writer) => putProofs(request.u32(fid).u64(0), []);
         const answer = client.ask(BLOCK.LOOK, fill, readVersion);
         answer.catch(() => {/* who needs it asks again */});
-        look = { kept, asked: kept.asked(), answer };
+        look = { asked: known?.asked(), answer };
       },
-      file: (fid, id) => {
+      file: (fid, made) => {
         // It may have been there, and be cut by being made.
-        if (!look) this.changed(id, true);
-        const file = new BlockFile(client, fid, id, this, writes);
-        // Another one's close may have forgotten what was kept when it was asked.
-        if (look?.kept === this.keptOf(id)) file.begin(look.answer, look.asked);
+        const fresh = !this.#files.has(made);
+        if (id === undefined) this.changed(made, true);
+        const file = new BlockFile(client, fid, made, this, writes);
+        const kept = this.keptOf(made);
+        // What was kept when it was asked, another one's close may have forgotten. Nothing was kept of a file that is
+        // new here.
+        const asked = known === kept ? look?.asked : !known && fresh ? kept.asked() : undefined;
+        if (look && asked) file.begin(look.answer, asked);
         return file;
       },
     };

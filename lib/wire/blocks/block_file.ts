@@ -215,18 +215,30 @@ export class BlockFile extends AheadFile {
     const { epoch } = kept;
     const proofs = defer ? [] : kept.base(offset, bytes.length, !subhash);
     kept.write(offset, bytes, defer === true);
-    this.#pend(
-      bytes.length,
-      this.#change(BLOCK.WRITE, (request) => {
-        putProofs(request.u32(this.#carrier).u64(epoch).u64(offset), proofs);
-        return request.u32(bytes.length).raw(bytes);
-      }),
-    );
+    void this.#alter(bytes.length, BLOCK.WRITE, (request) => {
+      putProofs(request.u32(this.#carrier).u64(epoch).u64(offset), proofs);
+      return request.u32(bytes.length).raw(bytes);
+    });
   }
 
-  async #change(type: number, fill: (request: Writer) => Writer): Promise<void> {
+  /** Changes the file: what is known of its attributes ends now, and with the answer again. */
+  #alter(bytes: number, type: number, fill: (request: Writer) => Writer): Promise<void> {
+    const touched = () => this.ahead.touched(this.id);
+    touched();
+    return this.#pend(bytes, this.#change(type, fill, touched));
+  }
+
+  async #change(
+    type: number,
+    fill: (request: Writer) => Writer,
+    heard = () => {},
+  ): Promise<void> {
     const asked = this.#kept.asked();
-    this.#accept(await this.client.ask(type, fill, readVersion), asked);
+    const version = await this.client.ask(type, fill, (reply) => {
+      heard();
+      return readVersion(reply);
+    });
+    this.#accept(version, asked);
   }
 
   /** Something that later calls by other open files have to wait for. */
@@ -245,9 +257,10 @@ export class BlockFile extends AheadFile {
     for (this.tell(); !this.#kept.valid; this.tell()) await this.look();
     const { epoch } = this.#kept;
     this.#kept.cut(size);
-    await this.#pend(
+    await this.#alter(
       0,
-      this.#change(BLOCK.CUT, (request) => request.u32(this.#carrier).u64(epoch).u64(size)),
+      BLOCK.CUT,
+      (request) => request.u32(this.#carrier).u64(epoch).u64(size),
     );
     this.tell();
   }

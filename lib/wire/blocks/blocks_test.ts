@@ -145,13 +145,13 @@ Deno.test("blocks: times, sizes and cuts that the mount asks for are its own cha
   const node = await ends.root.walk("file");
   await bytes(file, 0, SIZE);
   await file.write!(10, new Uint8Array(10));
-  await node.change({ mtime: { s: 1000, ns: 5 } });
+  await node.writer!.change({ mtime: { s: 1000, ns: 5 } });
   await file.write!(20, new Uint8Array(10));
-  await node.change({ mode: 0o600 });
+  await node.writer!.change({ mode: 0o600 });
   await file.truncate!(5000);
   await file.write!(9000, new Uint8Array([1]));
-  await node.change({ size: 4097 });
-  await node.change({ size: 9001 });
+  await node.writer!.change({ size: 4097 });
+  await node.writer!.change({ size: 9001 });
   assert.deepEqual(await bytes(file, 4090, 20_000), (await disk(ends)).subarray(4090));
   await file.write!(30, new Uint8Array(10));
   await file.sync!(true);
@@ -172,7 +172,7 @@ Deno.test("blocks: what is no request of a mount's is refused, and nothing is wr
   const file = await opened(ends);
   const { client } = ends;
   const before = await disk(ends);
-  const fid = await client.walk(ends.root.fid, ["file"]);
+  const fid = await client.walk(await client.attach(""), ["file"]);
   const ask = (type: number, fill: (request: Writer) => Writer) =>
     client.ask(type, fill, readVersion);
   const proof = (length: number) => [{ offset: 0, length, hash: new Uint8Array(16) }];
@@ -181,7 +181,7 @@ Deno.test("blocks: what is no request of a mount's is refused, and nothing is wr
     [ERRNO.EOPNOTSUPP, BLOCK.LOOK, (to) => putProofs(to.u32(fid).u64(0), [])],
     [ERRNO.EBADF, BLOCK.LOOK, (to) => putProofs(to.u32(99_999).u64(0), [])],
   ];
-  const open = await client.walk(ends.root.fid, ["file"]);
+  const open = await client.walk(await client.attach(""), ["file"]);
   await client.open(open, RDWR);
   const bytes = new Uint8Array(10);
   const write = (epoch: number, length?: number) => (to: Writer) =>

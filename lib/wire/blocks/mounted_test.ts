@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
-import { mountFuse } from "../fuse/mount.ts";
+import { Waking } from "../known/waking.ts";
+import { type MountedFuse, mountFuse } from "../fuse/mount.ts";
 import { SEED } from "../testing.ts";
 import { BlockBudget } from "./budget.ts";
 import { bothEnds, COHERENCES, type Ends } from "./testing.ts";
@@ -24,6 +25,12 @@ async function said(program: string, ...args: string[]): Promise<string> {
   return new TextDecoder().decode(stdout).trim();
 }
 
+function mountedAt(at: string, { root, tree }: Ends): MountedFuse {
+  const mount = mountFuse(at, root, { writable: true, keepMs: 50, flocks: true });
+  tree.heard = new Waking(tree, mount, at);
+  return mount;
+}
+
 async function mounted(
   name: string,
   work: (ends: Ends, at: string) => Promise<void>,
@@ -31,7 +38,7 @@ async function mounted(
   const at = await Deno.makeTempDir({ prefix: "svc-async-" });
   try {
     await using ends = await bothEnds(COHERENCES[name], { budget: new BlockBudget(20) });
-    await using _mount = mountFuse(at, ends.root, { writable: true, keepMs: 50 });
+    await using _mount = mountedAt(at, ends);
     await work(ends, at);
     assert.equal(ends.told(), 0);
   } finally {
@@ -120,7 +127,7 @@ Deno.test({
       const [at, folder] = [await Deno.makeTempDir(), await Deno.makeTempDir()];
       const delay = () => Math.random() * 3;
       const ends = await bothEnds(options[turn % options.length], { folder, delay });
-      const mount = mountFuse(at, ends.root, { writable: true, keepMs: 50 });
+      const mount = mountedAt(at, ends);
       const { process, acknowledged } = transactions(`${at}/db`);
       while (acknowledged() < 3 + turn % 7) await new Promise((resolve) => setTimeout(resolve, 5));
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 100));

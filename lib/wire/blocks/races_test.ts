@@ -1,7 +1,9 @@
 /** Reads, writes, cuts of files and of connections, all at once, over a connection whose answers take their time. */
 import assert from "node:assert/strict";
-import { asFileError, OPEN, type OpenFile } from "../files/node.ts";
+import { eventually } from "../../../test/waits.ts";
+import { asFileError, ERRNO, OPEN, type OpenFile } from "../files/node.ts";
 import { BlockBudget } from "./budget.ts";
+import { BLOCK } from "./protocol.ts";
 import { bothEnds, COHERENCES, type Ends } from "./testing.ts";
 
 const SEED = Number(Deno.env.get("SVC_TEST_SEED") ?? 7);
@@ -124,8 +126,47 @@ Deno.test("blocks: a file that is closed while another opens it can be written t
   await new Promise((resolve) => setImmediate(resolve));
   const closed = first.close();
   const second = await opening;
-  await within(60_000, second.write(0, new TextEncoder().encode("two")));
-  await second.sync(false);
+  await within(60_000, Promise.resolve(second.write!(0, new TextEncoder().encode("two"))));
+  await second.sync!(false);
   await Promise.all([closed, second.close()]);
   assert.equal(await Deno.readTextFile(`${ends.folder}/file`), "two");
+});
+
+Deno.test("blocks: a name that leads to another file by now keeps nothing of that as if it were the old", async () => {
+  await using ends = await bothEnds({}, { delay: () => 5 });
+  const path = `${ends.folder}/file`;
+  await Deno.writeTextFile(path, "one");
+  await (await ends.root.list()).close();
+  const old = await ends.root.walk("file");
+  // No news of it can have come: nothing is heard between these lines.
+  Deno.writeTextFileSync(`${path}.new`, "another");
+  Deno.renameSync(`${path}.new`, path);
+  await assert.rejects(async () => await old.open(OPEN.RDWR), { errno: ERRNO.ESTALE });
+  assert.equal(ends.ahead.keptOf(old.id).open.size, 0);
+  const file = await (await ends.root.walk("file")).open(OPEN.RDWR);
+  const into = new Uint8Array(10);
+  const size = await file.read(0, into);
+  assert.equal(new TextDecoder().decode(into.subarray(0, size)), "another");
+  await file.close();
+});
+
+Deno.test("blocks: names and attributes are known, and a new file is made and written to in a round trip", async () => {
+  await using ends = await bothEnds({ defer: true });
+  await Deno.writeTextFile(`${ends.folder}/file`, "one");
+  await (await ends.root.list()).close();
+  const made = await ends.root.writer!.create("new", OPEN.RDWR | OPEN.EXCL, 0o644);
+  const all = () => [...ends.asked.values()].reduce((sum, one) => sum + one, 0);
+  const looks = ends.asked.get(BLOCK.LOOK);
+  await made.file.write!(0, new Uint8Array(10));
+  assert.equal(ends.asked.get(BLOCK.LOOK), looks, "it was looked at once more");
+  await made.file.sync!(false);
+  // The news of a change come with its answer, or soon after it.
+  await eventually("all is known", async () => {
+    const before = all();
+    assert.equal((await (await ends.root.walk("file")).stat()).size, 3);
+    assert.equal((await (await ends.root.walk("new")).stat()).size, 10);
+    await assert.rejects(async () => await ends.root.walk("none"), { errno: ERRNO.ENOENT });
+    return all() === before;
+  });
+  await made.file.close();
 });

@@ -1,8 +1,8 @@
 /** Both ends of a mount with `,async` in one process, for tests. */
 import { hostFolder } from "../files/host_node.ts";
 import type { FileNode } from "../files/node.ts";
+import { KnownExports, type KnownRoot } from "../known/export.ts";
 import { NinepClient } from "../ninep/client.ts";
-import { type RemoteNode, remoteRoot } from "../ninep/remote_node.ts";
 import { serveNinep } from "../ninep/server.ts";
 import type { Duplex } from "../duplex.ts";
 import { duplexPair } from "../testing.ts";
@@ -22,7 +22,8 @@ export const COHERENCES: Record<string, BlockOptions> = {
 
 export interface Ends extends AsyncDisposable {
   folder: string;
-  root: RemoteNode;
+  root: FileNode;
+  tree: KnownRoot["tree"];
   ahead: AheadBlocks;
   client: NinepClient;
   /** How often the caller was told of a change of its own that was in the way. */
@@ -77,11 +78,11 @@ export async function bothEnds(
     return write(bytes);
   };
   const serving = serveNinep(far, new Map([["", exported]])).catch(() => far.reset());
-  const client = await NinepClient.connect(near, { maxMessage: 1 << 20 });
+  const client = await NinepClient.connect(near, { maxMessage: 1 << 20, own: true });
   const ahead = new AheadBlocks(options, budget);
-  const root = await remoteRoot(client, "", { writable: true, ahead });
+  const { root, tree } = await new KnownExports(client).root("", { writable: true, ahead });
   return {
-    ...{ folder: base, root, ahead, client, asked },
+    ...{ folder: base, root, tree, ahead, client, asked },
     told: () => told,
     cut: () => far.reset(),
     async [Symbol.asyncDispose]() {

@@ -2,10 +2,12 @@
 import assert from "node:assert/strict";
 import { hasFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
+import { Guards } from "../blocks/guards.ts";
 import type { Duplex } from "../duplex.ts";
 import { hostFolder } from "../files/host_node.ts";
 import { KnownExports } from "../known/export.ts";
 import { Waking } from "../known/waking.ts";
+import type { Ahead } from "../ninep/remote_file.ts";
 import { served } from "../ninep/testing.ts";
 import { delayed } from "../testing.ts";
 import { type MountedFuse, mountFuse } from "./mount.ts";
@@ -47,7 +49,11 @@ export function mountTest(
   what: string,
   programs: string[],
   fn: (mounted: Mounted) => Promise<void>,
-  { writable = true, delayMs = 0 } = {},
+  { writable = true, delayMs = 0, ahead }: {
+    writable?: boolean;
+    delayMs?: number;
+    ahead?: () => Ahead;
+  } = {},
 ): void {
   const missing = programs.filter((program) => !has(program));
   Deno.test({
@@ -57,13 +63,19 @@ export function mountTest(
       const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-programs-" }));
       const [at, folder, beside] = [`${base}/mount`, `${base}/folder`, `${base}/beside`];
       for (const path of [at, folder, beside]) await Deno.mkdir(path);
-      const exported = hostFolder(folder, { writable });
+      const exported = hostFolder(folder, {
+        writable,
+        ...ahead && { guards: new Guards(() => {}) },
+      });
       const line = (near: Duplex) => delayMs > 0 ? delayed(near, delayMs) : near;
       try {
         await using ends = await served(exported, { maxMessage: 1 << 20, own: true, line });
         const { client, trips } = ends;
         // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
-        const { root, tree } = await new KnownExports(client).root("", { writable });
+        const { root, tree } = await new KnownExports(client).root("", {
+          writable,
+          ahead: ahead?.(),
+        });
         await using mounted = mountFuse(at, root, {
           ...{ writable, keepMs: 20 },
           flocks: client.own,

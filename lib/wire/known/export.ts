@@ -20,10 +20,15 @@ export class KnownExports {
     };
   }
 
-  /** The root of an export. `another` gives one more node of it. The caller closes both. */
-  async root(name: string, { writable }: { writable: boolean }): Promise<KnownRoot> {
+  /**
+   * The root of an export. `another` gives one more node of it. The caller closes both. `ahead`: what its files share,
+   * blocks that are kept (lib/wire/blocks) for one.
+   */
+  async root(
+    name: string,
+    { writable, ahead = new Ahead() }: { writable: boolean; ahead?: Ahead },
+  ): Promise<KnownRoot> {
     const { client } = this;
-    const ahead = new Ahead();
     const real = await remoteRoot(client, name, { writable, ahead });
     const tree = new KnownTree(client, this.#trees.length, ahead, real.id);
     ahead.touched = (id) => tree.touched(id);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { hostFolder } from "../files/host_node.ts";
 import { ERRNO, type FileNode, OPEN, type WatchedFolder } from "../files/node.ts";
+import { AheadBlocks } from "../blocks/ahead_blocks.ts";
 import { mountTest as fuseTest, run } from "../fuse/testing.ts";
 import { served } from "../ninep/testing.ts";
 import { KnownExports } from "./export.ts";
@@ -287,29 +288,36 @@ test("more changes than can be told are forgotten, not missed", async ({ folder,
   await seen("10499");
 });
 
-fuseTest("git status costs no round trip a file, the second time", ["git"], async (mounted) => {
-  await run(
-    mounted,
-    `cd $F; git init -q; for d in $(seq 20); do mkdir d$d; for n in $(seq 20); do echo $n > d$d/$n; done; done
+for (const [kind, ahead] of [["", undefined], [", async", () => new AheadBlocks({})]] as const) {
+  fuseTest(
+    `git status costs no round trip a file, the second time${kind}`,
+    ["git"],
+    async (mounted) => {
+      await run(
+        mounted,
+        `cd $F; git init -q; for d in $(seq 20); do mkdir d$d; for n in $(seq 20); do echo $n > d$d/$n; done; done
     find . -name .git -prune -o -type f -exec touch -d '1 hour ago' {} +
     git add -A; git -c user.name=a -c user.email=a@b commit -q -m x; sleep 0.1`,
+      );
+      const status = "cd $M; git -c safe.directory='*' status --porcelain";
+      const first = mounted.trips();
+      await run(mounted, status);
+      const second = mounted.trips();
+      assert.equal(await run(mounted, status), "");
+      const [cold, warm] = [second - first, mounted.trips() - second];
+      assert.ok(warm < 60, `${warm} round trips for 400 files, after ${cold}`);
+      await run(mounted, "echo more > $F/d3/4");
+      await eventually("the change", async () => await run(mounted, status) === "M d3/4");
+    },
+    { ahead },
   );
-  const status = "cd $M; git -c safe.directory='*' status --porcelain";
-  const first = mounted.trips();
-  await run(mounted, status);
-  const second = mounted.trips();
-  assert.equal(await run(mounted, status), "");
-  const [cold, warm] = [second - first, mounted.trips() - second];
-  assert.ok(warm < 60, `${warm} round trips for 400 files, after ${cold}`);
-  await run(mounted, "echo more > $F/d3/4");
-  await eventually("the change", async () => await run(mounted, status) === "M d3/4");
-});
 
-fuseTest("whoever opens a file sees what was written before", [], async (mounted) => {
-  await run(
-    mounted,
-    `cd $M; is() { got=$(cat f); test "$got" = "$1" || { echo "$got, not $1" >&2; exit 1; }; }
+  fuseTest(`whoever opens a file sees what was written before${kind}`, [], async (mounted) => {
+    await run(
+      mounted,
+      `cd $M; is() { got=$(cat f); test "$got" = "$1" || { echo "$got, not $1" >&2; exit 1; }; }
     for n in $(seq 100); do echo $n and more > $F/f; is "$n and more"
     echo $n > $F/f.new; mv $F/f.new $F/f; is $n; done`,
-  );
-});
+    );
+  }, { ahead });
+}

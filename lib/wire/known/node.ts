@@ -136,9 +136,10 @@ export class KnownNode implements FileNode, NodeWriter {
     return { type, version: 0, path };
   }
 
-  async #on<R>(work: (node: RemoteNode) => R | Promise<R>): Promise<R> {
+  /** `found`, for work that has to know: throws where the node turns out to be another. */
+  async #on<R>(work: (node: RemoteNode, found: Promise<void>) => R | Promise<R>): Promise<R> {
     const { node, found } = this.#reach();
-    const result = Promise.resolve(work(node));
+    const result = Promise.resolve(work(node, found));
     result.catch(() => {/* told below */});
     await found;
     return await result;
@@ -195,7 +196,7 @@ export class KnownNode implements FileNode, NodeWriter {
     if (flags & OPEN.TRUNC) tree.touched(id);
     const seen = this.#asked();
     seen.catch(() => {/* told below */});
-    const file = await this.#on((node) => node.open(flags));
+    const file = await this.#on((node, found) => node.open(flags, found));
     if (flags & OPEN.TRUNC) tree.touched(id);
     try {
       await seen;

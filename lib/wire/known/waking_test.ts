@@ -1,6 +1,7 @@
 /** Programs that wait for changes in a mount are woken by changes of the folder that is mounted. */
 import assert from "node:assert/strict";
 import { callOnce, cbytes } from "../../sys/system_call.ts";
+import { AheadBlocks } from "../blocks/ahead_blocks.ts";
 import { mountTest, run } from "../fuse/testing.ts";
 import type { KnownTree } from "./tree.ts";
 import { Waking } from "./waking.ts";
@@ -67,36 +68,38 @@ async function watched(
   }
 }
 
-mountTest("changes outside wake who waits for them", [], async (mounted) => {
-  const { folder, at, beside } = mounted;
-  await run(mounted, "mkdir $F/sub; echo one > $F/file; echo one > $F/sub/deep; ls -l $M $M/sub");
-  await watched({ beside }, [at, `${at}/sub`], async (heard, until) => {
-    await Deno.writeTextFile(`${folder}/file`, "two");
-    await until("file modify");
-    await until("file close_write");
-    await Deno.writeTextFile(`${folder}/sub/deep`, "two");
-    await until("deep modify");
-    await Deno.chmod(`${folder}/file`, 0o600);
-    await until("file attrib");
-    await Deno.writeTextFile(`${folder}/made`, "");
-    await until("made create");
-    await Deno.mkdir(`${folder}/folder`);
-    await until("folder create");
-    await Deno.symlink("file", `${folder}/link`);
-    await until("link create");
-    await Deno.rename(`${folder}/made`, `${folder}/file`);
-    await until("made delete");
-    await until("file delete");
-    await until("file create");
-    await Deno.remove(`${folder}/folder`);
-    await until("folder delete");
-    assert.equal(
-      await run(mounted, "ls $M; cat $M/file; stat -c %a $F/file"),
-      "file\nlink\nsub\n644",
-    );
-    assert.ok(!heard.includes("sub delete"));
-  });
-});
+for (const [kind, ahead] of [["", undefined], [", async", () => new AheadBlocks({})]] as const) {
+  mountTest(`changes outside wake who waits for them${kind}`, [], async (mounted) => {
+    const { folder, at, beside } = mounted;
+    await run(mounted, "mkdir $F/sub; echo one > $F/file; echo one > $F/sub/deep; ls -l $M $M/sub");
+    await watched({ beside }, [at, `${at}/sub`], async (heard, until) => {
+      await Deno.writeTextFile(`${folder}/file`, "two");
+      await until("file modify");
+      await until("file close_write");
+      await Deno.writeTextFile(`${folder}/sub/deep`, "two");
+      await until("deep modify");
+      await Deno.chmod(`${folder}/file`, 0o600);
+      await until("file attrib");
+      await Deno.writeTextFile(`${folder}/made`, "");
+      await until("made create");
+      await Deno.mkdir(`${folder}/folder`);
+      await until("folder create");
+      await Deno.symlink("file", `${folder}/link`);
+      await until("link create");
+      await Deno.rename(`${folder}/made`, `${folder}/file`);
+      await until("made delete");
+      await until("file delete");
+      await until("file create");
+      await Deno.remove(`${folder}/folder`);
+      await until("folder delete");
+      assert.equal(
+        await run(mounted, "ls $M; cat $M/file; stat -c %a $F/file"),
+        "file\nlink\nsub\n644",
+      );
+      assert.ok(!heard.includes("sub delete"));
+    });
+  }, { ahead });
+}
 
 mountTest("waking somebody changes nothing, whatever is in the way", [], async (mounted) => {
   const { folder, at, beside, mount } = mounted;

@@ -108,11 +108,12 @@ export class RemoteNode implements FileNode, NodeWriter {
     return answer;
   }
 
-  async open(flags: number): Promise<RemoteFile> {
+  /** `sure`: throws where the node's fid turns out to be another file's. Nothing is kept of that as if it were this. */
+  async open(flags: number, sure?: Promise<void>): Promise<RemoteFile> {
     const { client, ahead, id } = this;
     await ahead?.writes.settled(id);
     const opening = ahead?.opening(client, { id, flags });
-    const fid = await this.#opened(ahead?.flags(flags) ?? flags, opening?.follow);
+    const fid = await this.#opened(ahead?.flags(flags) ?? flags, opening?.follow, sure);
     return opening?.file(fid, id) ?? new RemoteFile(client, fid);
   }
 
@@ -163,6 +164,8 @@ export class RemoteNode implements FileNode, NodeWriter {
       return qid;
     };
     const made = this.#next(found, () => client.ask(T.LCREATE, fill, answer));
+    const opening = ahead?.opening(client, { flags });
+    opening?.follow(fid);
     // Our server walks from an open file to itself; others walk by the name only.
     const walked = client.inOrder
       ? this.#walked(client.begin(fid, []), made)
@@ -173,8 +176,7 @@ export class RemoteNode implements FileNode, NodeWriter {
       const { path } = await made;
       const node = await walked;
       if (node.id === path) {
-        const file = ahead?.opening(client, { flags }).file(fid, path);
-        return { node, file: file ?? new RemoteFile(client, fid) };
+        return { node, file: opening?.file(fid, path) ?? new RemoteFile(client, fid) };
       }
       node.close();
       throw new FileError(ERRNO.ESTALE, "it was replaced at once");
@@ -297,7 +299,11 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   /** `follow` may send requests that go with the opening. */
-  async #opened(flags: number, follow: (fid: number) => void = () => {}): Promise<number> {
+  async #opened(
+    flags: number,
+    follow: (fid: number) => void = () => {},
+    sure?: Promise<void>,
+  ): Promise<number> {
     const { client } = this;
     const { fid, found } = client.begin(this.fid, []);
     const opened = this.#next(found, () => client.open(fid, flags));
@@ -305,6 +311,7 @@ export class RemoteNode implements FileNode, NodeWriter {
     await found;
     try {
       await opened;
+      await sure;
       return fid;
     } catch (error) {
       client.clunk(fid).catch(() => {/* told by the next call */});
