@@ -112,6 +112,7 @@ for (const [name, options] of ALL_TRANSPORTS ? DOCKER_DAEMONS : DOCKER_DAEMONS.s
   deployContract<DockerhostFixture>({
     name,
     way: "by TLS",
+    lacks: FAR,
     ...tools,
     parts: ALL_TRANSPORTS ? undefined : PARTS,
     open: () =>

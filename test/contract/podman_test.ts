@@ -36,6 +36,9 @@ const controllers = ["", "/unified"].map((folder) => {
 const FEW = "this host has memory, pids or cpu in the first version of control groups alone";
 const few = !["memory", "pids", "cpu"].every((name) => controllers.includes(name));
 const LIMITS = few ? { groups: FEW } : {};
+const ROOTLESS = few
+  ? { ...LIMITS, pause: `pauses need control groups of the user's, and ${FEW}` }
+  : {};
 
 interface Podman extends Pick<DeploySuite<PodmanFixture>, "name" | "way" | "parts" | "lacks"> {
   options: PodmanFixtureOptions;
@@ -56,13 +59,13 @@ const PODMANS: Podman[] = [
   {
     name: "podman 4.3, rootless",
     way: "by ssh",
-    lacks: LIMITS,
+    lacks: ROOTLESS,
     parts: RUNS,
     options: { rootless: true, by: "ssh" },
   },
   {
     name: "podman 5, rootless",
-    lacks: few ? { ...LIMITS, pause: `pauses need control groups of the user's, and ${FEW}` } : {},
+    lacks: ROOTLESS,
     parts: [...RUNS, deployEvents, deployFiles, deploySignals],
     options: { version: "5", rootless: true },
   },
@@ -74,7 +77,7 @@ const WAYS = ["unix", "tcp", "ssh"] as const;
 const EVERY: Podman[] = PODMANS.flatMap(({ name, lacks, options }) =>
   WAYS.map((by) => ({
     name,
-    lacks: { ...lacks, ...by === "ssh" ? FAR : {} },
+    lacks: { ...lacks, ...by === "unix" ? {} : FAR },
     way: `by ${by}`,
     options: { ...options, by },
   }))

@@ -13,5 +13,5 @@ function allTransports(value = ""): boolean {
 
 /** What an engine of another host lacks, whatever it is. */
 export const FAR = {
-  folders: "the server does not see the folders of an engine that it reaches by ssh",
+  folders: "the server does not see the folders of an engine that it reaches by tcp or ssh",
 };
