@@ -55,6 +55,8 @@ async function runsAndEnds(api: DockerSocket): Promise<void> {
     "echo o; echo e >&2; exit 3",
   ]);
   assert.deepEqual([mixed.code, mixed.stdout, mixed.stderr], [3, "o\n", "e\n"]);
+  const listed = ["ps", "-a", "--no-trunc", "--filter", "name=job", "--format", "{{.Command}}"];
+  assert.equal(await api.ok(MAIN, listed), `"sh -c 'echo o; echo e >&2; exit 3'"\n`);
   const again = await api.run(MAIN, ["start", "-a", "job"]);
   assert.deepEqual([again.code, again.stdout], [3, "o\n"]);
   assert.equal(await api.ok(MAIN, ["wait", "job"]), "3\n");
@@ -101,6 +103,9 @@ async function servesAndIsSeen(api: DockerSocket, folder: string): Promise<void>
   );
   // The folder is this machine's: what is written here is seen there.
   assert.equal(await api.ok(MAIN, ["exec", "web", "cat", "page"]), "mine");
+  const nobody = await api.run(MAIN, ["exec", "-u", "unheard", "web", "true"]);
+  assert.equal(nobody.code, 126);
+  assert.match(nobody.stderr, /^Cannot use user unheard: /);
   const exec = await api.run(MAIN, ["exec", "web", "sh", "-c", "echo $A; ulimit -n; exit 4"]);
   assert.deepEqual([exec.code, exec.stdout], [4, "b\n64\n"]);
   assert.equal(await api.ok("docker20", ["exec", "-i", "web", "cat"], { stdin: "in" }), "in");
@@ -149,6 +154,8 @@ async function copiesAndChanges(api: DockerSocket, folder: string): Promise<void
   assert.match(await api.ok(MAIN, ["ps", "--format", "{{.Status}}"]), /\(Paused\)/);
   await api.ok(MAIN, ["unpause", "web"]);
   await api.ok(MAIN, ["rename", "web", "web_2"]);
+  const same = await api.run(MAIN, ["rename", "web_2", "web_2"]);
+  assert.match(same.stderr, /the same name as its current name/);
   const running = await api.run(MAIN, ["rm", "web_2"]);
   assert.match(running.stderr, /container is running/);
   await api.ok(MAIN, ["stop", "-t", "1", "web_2"]);
@@ -197,16 +204,8 @@ async function changesAndExports(api: DockerSocket, folder: string): Promise<voi
 async function updatesAndConnects(api: DockerSocket): Promise<void> {
   await api.ok(MAIN, ["network", "create", "late"]);
   await api.ok(MAIN, ["create", "--name", "later", "--memory", "64m", ...SHARES]);
-  await api.ok(MAIN, [
-    "update",
-    "--memory",
-    "32m",
-    "--cpus",
-    "0.5",
-    "--restart",
-    "always",
-    "later",
-  ]);
+  const limits = ["--memory", "32m", "--cpus", "0.5", "--restart", "always"];
+  await api.ok(MAIN, ["update", ...limits, "later"]);
   await api.ok(MAIN, ["network", "connect", "--alias", "al", "late", "later"]);
   await api.ok(MAIN, ["start", "later"]);
   const format = "{{.HostConfig.Memory}} {{.HostConfig.RestartPolicy.Name}}";

@@ -5,6 +5,7 @@ import type { Duplex } from "../../wire/duplex.ts";
 import { type DockerApi, perApi } from "../api.ts";
 import type { Bodies } from "../bodies.ts";
 import { conflict, invalid, notFound, unsupported } from "../errors.ts";
+import { messageOf } from "../call.ts";
 import { newId } from "../ids.ts";
 import type { Answer, ApiRoute, Call } from "../route.ts";
 import type { ContainerRecord } from "./record.ts";
@@ -78,7 +79,7 @@ async function run(
   api: DockerApi,
   exec: Exec,
   signal: AbortSignal,
-  take?: () => Promise<Duplex>,
+  way?: { take(): Promise<Duplex>; upgrade?: string },
 ): Promise<void> {
   const { record, config, terminal } = exec;
   const tty = config.Tty === true;
@@ -89,7 +90,7 @@ async function run(
   const opened = Promise.withResolvers<Duplex>();
   opened.promise.catch(() => {/* told by the call */});
   const keys = tty ? config.DetachKeys || DETACH_KEYS : undefined;
-  const input = take && config.AttachStdin
+  const input = way && config.AttachStdin
     ? inputOf({ read: async () => await (await opened.promise).read() }, keys, () => left.abort())
     : undefined;
   exec.running = true;
@@ -105,7 +106,7 @@ async function run(
       ...input && { stdin: input },
       ...terminal && { terminal },
       onStart: async () => {
-        connection = await take?.();
+        connection = await way?.take();
         if (connection) opened.resolve(connection);
       },
       onOutput: async (stream, data) => {
@@ -116,7 +117,12 @@ async function run(
   } catch (error) {
     opened.reject(error);
     exec.exitCode ??= both.aborted ? 137 : 126;
-    if (!connection || !both.aborted) throw error;
+    if (both.aborted && connection) return;
+    if (connection || !way?.upgrade) throw error;
+    // Clients that asked for an upgrade would show the answer's status alone, and not its message.
+    connection = await way.take();
+    const said = new TextEncoder().encode(`${messageOf(error).message}\r\n`);
+    await connection.write(tty ? said : framed("stderr", said));
   } finally {
     exec.running = false;
     await connection?.closeWrite().catch(() => {});
@@ -141,7 +147,10 @@ async function start(call: Call, api: DockerApi): Promise<Answer | void> {
     return {};
   }
   const type = streamType(call, exec.config.Tty === true);
-  await run(api, exec, call.signal, () => call.take({ type }));
+  await run(api, exec, call.signal, {
+    upgrade: call.upgrade,
+    take: () => call.take({ type }),
+  });
 }
 
 function inspect(call: Call, api: DockerApi): Promise<Answer> {

@@ -166,6 +166,9 @@ export async function rename(call: Call, api: DockerApi): Promise<Answer> {
   if (record.instance !== undefined) {
     throw conflict(`Cannot rename ${record.name}: svc's own clients made it`);
   }
+  if (name === record.name) {
+    throw invalid("Renaming a container with the same name as its current name");
+  }
   const other = (await api.containers.all(call.signal)).find((seen) => seen.record.name === name);
   if (other) {
     throw conflict(

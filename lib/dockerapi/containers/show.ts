@@ -98,7 +98,7 @@ export function rowOf(seen: Seen, api: DockerApi) {
     Names: [`/${record.name}`],
     Image: record.image,
     ImageID: record.imageId,
-    Command: wordsOf(seen).join(" "),
+    Command: wordsOf(seen).map((word) => /\s/.test(word) ? `'${word}'` : word).join(" "),
     Created: Math.floor(Date.parse(record.created) / 1000),
     Ports: [
       ...portsOf(api, seen).map(({ hostIP, host, container, protocol }) => ({
