@@ -236,6 +236,8 @@ async function updatesAndConnects(api: DockerSocket): Promise<void> {
 
 async function prunesAll(api: DockerSocket): Promise<void> {
   await api.ok(MAIN, ["create", "--name", "old", "base:1", "true"]);
+  const still = ["stats", "--no-stream", "--format", "{{.PIDs}}", "old"];
+  assert.equal(await api.ok(MAIN, still), "0\n");
   assert.match(await api.ok(MAIN, ["system", "df"]), /^Images +1 +1 /m);
   const told = await api.ok(MAIN, ["system", "prune", "-f"]);
   assert.match(told, /Deleted Containers:\n[0-9a-f]{64}\n/);

@@ -36,14 +36,17 @@ function processorOf({ cpu, time }: { cpu: number; time: string }) {
   };
 }
 
+/** Clients take no empty text for a time. */
+const NEVER = "0001-01-01T00:00:00Z";
+
 function sampleOf({ record }: Seen, now: InstanceStats, before: { cpu: number; time: string }) {
   const { received, sent, memoryLimit, blockRead, blockWritten } = now;
   const entry = (op: string, value: number) => ({ major: 0, minor: 0, op, value });
   return {
     name: `/${record.name}`,
     id: record.id,
-    read: now.time,
-    preread: before.time || "0001-01-01T00:00:00Z",
+    read: now.time || NEVER,
+    preread: before.time || NEVER,
     pids_stats: { current: now.processes },
     num_procs: 0,
     cpu_stats: processorOf(now),
