@@ -41,24 +41,32 @@ export function deployPrivileges(test: Test, under: DeployBackendUnderTest): voi
     }
   });
 
-  test("what was made under a looser setting runs on, and is not started again", [], async () => {
-    const denied = { code: "denied" };
-    try {
-      await under.reopen(undefined, PRIVILEGED_KINDS);
-      const mighty = quickSpec("mighty", image, { capAdd: ["SYS_ADMIN"], pidMode: "host" });
-      await backend().apply(mighty);
-      await backend().apply(quickSpec("halted", image, { privileged: true }));
-      await backend().power("halted", "stop");
-      const before = await runs(backend(), "mighty");
-      await under.reopen();
-      assert.deepEqual(await runs(backend(), "mighty"), before);
-      await assert.rejects(backend().apply(mighty), denied);
-      await assert.rejects(backend().power("halted", "start"), denied);
-      await assert.rejects(backend().power("mighty", "restart"), denied);
-      assert.deepEqual(await runs(backend(), "mighty"), before, "a refused restart stops nothing");
-    } finally {
-      await under.reopen();
-      for (const name of ["mighty", "halted"]) await backend().delete(name);
-    }
-  });
+  test(
+    "what was made under a looser setting runs on, and is not started again",
+    ["pid.host"],
+    async () => {
+      const denied = { code: "denied" };
+      try {
+        await under.reopen(undefined, PRIVILEGED_KINDS);
+        const mighty = quickSpec("mighty", image, { capAdd: ["SYS_ADMIN"], pidMode: "host" });
+        await backend().apply(mighty);
+        await backend().apply(quickSpec("halted", image, { privileged: true }));
+        await backend().power("halted", "stop");
+        const before = await runs(backend(), "mighty");
+        await under.reopen();
+        assert.deepEqual(await runs(backend(), "mighty"), before);
+        await assert.rejects(backend().apply(mighty), denied);
+        await assert.rejects(backend().power("halted", "start"), denied);
+        await assert.rejects(backend().power("mighty", "restart"), denied);
+        assert.deepEqual(
+          await runs(backend(), "mighty"),
+          before,
+          "a refused restart stops nothing",
+        );
+      } finally {
+        await under.reopen();
+        for (const name of ["mighty", "halted"]) await backend().delete(name);
+      }
+    },
+  );
 }

@@ -37,7 +37,11 @@ const FEW = "this host has memory, pids or cpu in the first version of control g
 const few = !["memory", "pids", "cpu"].every((name) => controllers.includes(name));
 const LIMITS = few ? { groups: FEW } : {};
 const ROOTLESS = few
-  ? { ...LIMITS, pause: `pauses need control groups of the user's, and ${FEW}` }
+  ? {
+    ...LIMITS,
+    pause: `pauses need control groups of the user's, and ${FEW}`,
+    "pid.host": `podman cannot kill what has the host's processes without them, and ${FEW}`,
+  }
   : {};
 
 interface Podman extends Pick<DeploySuite<PodmanFixture>, "name" | "way" | "parts" | "lacks"> {
