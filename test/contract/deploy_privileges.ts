@@ -43,7 +43,7 @@ export function deployPrivileges(test: Test, under: DeployBackendUnderTest): voi
 
   test(
     "what was made under a looser setting runs on, and is not started again",
-    ["pid.host"],
+    ["processes.host"],
     async () => {
       const denied = { code: "denied" };
       try {

@@ -59,7 +59,7 @@ const USUAL = {
   "files.special": "pipes are copied, and links with their owners and times",
   "files.whole": "a copied file takes another's place once it is whole",
   "env.lines": "values of several lines in the environment",
-  "pid.host": "a workload in the host's process namespace can be stopped",
+  "processes.host": "a workload in the host's process namespace can be stopped",
   "network.host": "a workload in the host's own network",
   "logs.bytes": "a log is what was printed, byte by byte",
   "logs.streams": "a log tells standard error from standard output",

@@ -40,7 +40,7 @@ const ROOTLESS = few
   ? {
     ...LIMITS,
     pause: `pauses need control groups of the user's, and ${FEW}`,
-    "pid.host": `podman cannot kill what has the host's processes without them, and ${FEW}`,
+    "processes.host": `podman cannot kill what has the host's processes without them, and ${FEW}`,
   }
   : {};
 
