@@ -1,7 +1,7 @@
 /**
  * Checks the layers of DESIGN.md section 2 on the real import graph (`deno info --json`): each place may
  * import only what its row names, a backend never a sibling, and only main.ts composes. And what starts
- * most often loads none of node's modules before it needs one, and some places have no circles.
+ * most often loads none of node's modules before it needs one, and no files import each other in a circle.
  *
  * Exit code 1 lists each offending import.
  */
@@ -156,9 +156,6 @@ export function nodeLoads(graph: Graph, start: string): string[][] {
   return [...ways.values()].filter((way) => way.at(-1)!.startsWith("node:"));
 }
 
-/** Places whose files must not import each other in a circle. */
-const WITHOUT_CIRCLES = ["lib/deploy/host/"];
-
 /** One circle of imports, types included, as a path that ends where it begins; undefined: there is none. */
 export function circle(imports: ReadonlyMap<string, readonly string[]>): string[] | undefined {
   const done = new Set<string>();
@@ -224,7 +221,7 @@ if (import.meta.main) {
     specifier?.startsWith("file:") ? relative(root, fromFileUrl(specifier)) : undefined;
   const wrong = new Set<string>();
   let edges = 0;
-  const inside = WITHOUT_CIRCLES.map((place) => ({ place, imports: new Map<string, string[]>() }));
+  const imports = new Map<string, string[]>();
   for (const module of graph.modules) {
     const from = local(module.specifier);
     if (!from || from.startsWith(".layers-")) continue;
@@ -232,17 +229,17 @@ if (import.meta.main) {
       const to = local(dependency.code?.specifier ?? dependency.type?.specifier);
       if (!to || to.startsWith("..")) continue;
       edges++;
-      for (const { place, imports } of inside) {
-        if (!from.startsWith(place) || !to.startsWith(place)) continue;
-        imports.set(from, [...imports.get(from) ?? [], to]);
-      }
+      if (!dependency.isDynamic) imports.set(from, [...imports.get(from) ?? [], to]);
       const why = objection(from, to);
       if (why) wrong.add(`${from} imports ${to}: ${why}`);
     }
   }
-  for (const { imports } of inside) {
-    const found = circle(imports);
-    if (found) wrong.add(`${found.join(" imports ")}: files there do not import each other`);
+  const found = circle(imports);
+  if (found) {
+    wrong.add(
+      `${found.join(" imports ")}: files do not import each other, types neither; what both need ` +
+        "stands in a third",
+    );
   }
   for (const start of WITHOUT_NODE) {
     if (!files.includes(start)) wrong.add(`${start} is named in WITHOUT_NODE, but is not there`);

@@ -2,9 +2,9 @@
 import { BULK, FILE_FAILED, type WantedFile } from "../api/build_session.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "../wire/duplex.ts";
+import type { FileError } from "../wire/files/stat.ts";
 import type { LineReader } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/files/folder.ts";
-import type { FileError } from "../wire/files/node.ts";
 
 /** Answers are gathered up to this size. */
 const GATHERED = 64 * 1024;

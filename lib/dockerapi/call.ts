@@ -8,7 +8,7 @@ import type { Duplex } from "../wire/duplex.ts";
 import { invalid } from "./errors.ts";
 import { socketDuplex } from "../wire/socket_duplex.ts";
 import type { Bodies } from "./bodies.ts";
-import type { Answer, Call, Taking } from "./route.ts";
+import type { Answer, Call, Taking } from "./request.ts";
 import type { Found } from "./router.ts";
 import { serverHeaders } from "./server_headers.ts";
 

@@ -1,7 +1,7 @@
 /** Filters of lists, of events and of `prune`. */
 import { parseDuration } from "../base/duration.ts";
 import { invalid } from "./errors.ts";
-import type { Call } from "./route.ts";
+import type { Call } from "./request.ts";
 
 export type Filters = ReturnType<Call["filters"]>;
 

@@ -1,7 +1,7 @@
 /** The server's own volumes and networks; a backend without them has none. */
 import type { NetworkStatus, VolumeStatus } from "../api/workload.ts";
 import { listManaged, type ManagedKind, removeManaged } from "../client/workloads.ts";
-import type { DockerApi } from "./api.ts";
+import type { ApiBase } from "./base.ts";
 import { unless } from "./errors.ts";
 
 interface Statuses {
@@ -10,7 +10,7 @@ interface Statuses {
 }
 
 export async function listOnServer<K extends ManagedKind>(
-  api: DockerApi,
+  api: ApiBase,
   kind: K,
   signal?: AbortSignal,
 ): Promise<Statuses[K][]> {
@@ -19,5 +19,5 @@ export async function listOnServer<K extends ManagedKind>(
 }
 
 /** One that no container has had yet is not on the server. Throws `conflict` where a deployment has it. */
-export const removeFromServer = (api: DockerApi, kind: ManagedKind, name: string): Promise<void> =>
+export const removeFromServer = (api: ApiBase, kind: ManagedKind, name: string): Promise<void> =>
   removeManaged(api.client(), kind, name).catch(unless("not_found", "unsupported"));

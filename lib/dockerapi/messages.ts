@@ -1,7 +1,7 @@
 /** Progress as docker's API streams it: one JSON object a line, a failure as the last one. */
 import { asSvcError } from "../base/errors.ts";
-import type { Answer } from "./route.ts";
 import { messageOf } from "./call.ts";
+import type { Answer } from "./request.ts";
 
 export interface Progress {
   stream?: string;

@@ -1,7 +1,7 @@
 /** Records in a folder, one JSON file each, all of them in memory. What was saved is on the disk. */
 import { ifThere, readJson, writeFileAtomic } from "../base/fs.ts";
 import { join } from "../base/path.ts";
-import type { DockerApi } from "./api.ts";
+import type { ApiBase } from "./base.ts";
 
 export class Records<T> {
   readonly #folder: string;
@@ -12,7 +12,7 @@ export class Records<T> {
   }
 
   /** A file that cannot be read is told, and left alone. */
-  static async open<T>(api: Pick<DockerApi, "folder" | "warn">, kind: string): Promise<Records<T>> {
+  static async open<T>(api: Pick<ApiBase, "folder" | "warn">, kind: string): Promise<Records<T>> {
     const folder = join(api.folder, kind);
     const records = new Records<T>(folder);
     await Deno.mkdir(folder, { recursive: true, mode: 0o700 });

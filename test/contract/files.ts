@@ -4,7 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { decodeRaw } from "../../lib/base/raw_string.ts";
-import { ERRNO, type FileNode, OPEN } from "../../lib/wire/files/node.ts";
+import { type FileNode, OPEN } from "../../lib/wire/files/node.ts";
+import { ERRNO } from "../../lib/wire/files/stat.ts";
 import { pattern } from "../../lib/wire/testing.ts";
 import { fileAttributes } from "./files_attributes.ts";
 import {

@@ -1,7 +1,8 @@
 /** Modes, times, kinds, attributes and locks of files: a part of their contract (files.ts). */
 import assert from "node:assert/strict";
 import { chmodSync, statSync } from "node:fs";
-import { ERRNO, OPEN } from "../../lib/wire/files/node.ts";
+import { OPEN } from "../../lib/wire/files/node.ts";
+import { ERRNO } from "../../lib/wire/files/stat.ts";
 import { pattern } from "../../lib/wire/testing.ts";
 import { bytes, fails, type FilesTest, make, names } from "./files_tools.ts";
 

@@ -1,7 +1,8 @@
 /** 9P2000.L against Debian's diod: its clients read from our server, our client from its server. */
 import assert from "node:assert/strict";
 import { connDuplex, type Duplex } from "../../lib/wire/duplex.ts";
-import { ERRNO, FileError, OPEN } from "../../lib/wire/files/node.ts";
+import { OPEN } from "../../lib/wire/files/node.ts";
+import { ERRNO, FileError } from "../../lib/wire/files/stat.ts";
 import { mountFuse } from "../../lib/wire/fuse/mount.ts";
 import { NinepClient } from "../../lib/wire/ninep/client.ts";
 import { ConfinedFolder } from "../../lib/wire/files/folder.ts";

@@ -3,8 +3,9 @@
  * root: an engine whose mounts are not the server's has the folder below in the mount's place, where the entry is a
  * link to itself, and refuses, where it would else give the workload an empty folder.
  */
-import type { FileNode, Later } from "../../wire/files/node.ts";
+import type { FileNode } from "../../wire/files/node.ts";
 import { OneEntry } from "../../wire/files/one_entry.ts";
+import type { Later } from "../../wire/files/stat.ts";
 
 /** The name of the entry. */
 export const TREE = "tree";

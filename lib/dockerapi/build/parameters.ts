@@ -1,7 +1,7 @@
 /** The parameters of `POST /build` (docker's Engine API, ImageBuild). */
 import { invalid } from "../errors.ts";
-import type { Call } from "../route.ts";
 import { type BuildWish, cannotBuild, NO_WISH } from "./wish.ts";
+import type { Call } from "../request.ts";
 
 /** Parameters that docker's own client always sends; a value other than these is refused by its name. */
 const REFUSED: Record<string, readonly string[]> = {

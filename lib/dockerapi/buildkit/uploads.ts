@@ -1,6 +1,6 @@
 /** Archives that docker's client sends beside its build (`docker build - < context.tar` before docker 23). */
 import { SvcError } from "../../base/errors.ts";
-import type { Answer, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
 
 /** Milliseconds for which the archive and the build wait for each other. */
 const PATIENCE_MS = 30_000;

@@ -3,7 +3,8 @@ import type { FileStat } from "../../api/workload.ts";
 import { listChanges, readArchive, readRoot, statFile, writeArchive } from "../../client/files.ts";
 import type { DockerApi } from "../api.ts";
 import { invalid, notFound, unless } from "../errors.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 
 /** st_mode's types of files, as Go's os.FileMode has them. */
 const TYPES: Record<number, number> = {

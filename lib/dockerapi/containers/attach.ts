@@ -9,7 +9,6 @@ import type { Duplex } from "../../wire/duplex.ts";
 import type { DockerApi } from "../api.ts";
 import { invalid, isCode } from "../errors.ts";
 import { timeOf } from "../filters.ts";
-import type { Answer, Call } from "../route.ts";
 import { isUp, type Seen } from "./seen.ts";
 import {
   DETACH_KEYS,
@@ -21,6 +20,7 @@ import {
   sizeOf,
   streamType,
 } from "./streams.ts";
+import type { Answer, Call } from "../request.ts";
 
 const isTty = ({ record }: Seen) => record.config.Tty === true;
 

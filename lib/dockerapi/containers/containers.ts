@@ -11,8 +11,9 @@ import {
   listDeployments,
 } from "../../client/deployments.ts";
 import { removeManaged, signalDeployment } from "../../client/workloads.ts";
-import type { DockerApi } from "../api.ts";
+import type { ApiBase } from "../base.ts";
 import { conflict, invalid, notFound, unless, unsupported } from "../errors.ts";
+import type { Networks } from "../networks/networks.ts";
 import { Records } from "../records.ts";
 import { Life } from "./life.ts";
 import { ForwardedPorts } from "./ports.ts";
@@ -25,8 +26,10 @@ import type { RemoteTerminal } from "./streams.ts";
 /** Milliseconds that sessions may take to end. */
 const CLOSE_MS = 15_000;
 
+export type ContainersParts = ApiBase & { readonly networks: Pick<Networks, "record"> };
+
 export class Containers {
-  readonly #api: DockerApi;
+  readonly #api: ContainersParts;
   readonly #records: Records<ContainerRecord>;
   /** Ids of containers whose deployment is being made. */
   readonly #making = new Set<string>();
@@ -39,14 +42,14 @@ export class Containers {
   readonly life: Life;
   readonly ports: ForwardedPorts;
 
-  private constructor(api: DockerApi, records: Records<ContainerRecord>) {
+  private constructor(api: ContainersParts, records: Records<ContainerRecord>) {
     this.#api = api;
     this.#records = records;
     this.ports = new ForwardedPorts(api);
     this.life = new Life(api, this);
   }
 
-  static async open(api: DockerApi): Promise<Containers> {
+  static async open(api: ContainersParts): Promise<Containers> {
     const containers = new Containers(api, await Records.open(api, "containers"));
     void containers.life.read();
     await containers.#takeUp().catch((error) => api.warn((error as Error).message));

@@ -4,13 +4,13 @@ import type { DockerApi } from "../api.ts";
 import { invalid } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { type FoundImage, requireImage } from "../images/find.ts";
-import type { Answer, Call } from "../route.ts";
 import { checkRequest } from "./honoured.ts";
 import { checkName, deploymentName, someName } from "./names.ts";
 import type { ContainerRecord } from "./record.ts";
 import type { Bodies, ContainerConfig, EndpointSettings } from "../bodies.ts";
 import { containerSpec, modeOf } from "./spec.ts";
 import { storageOf } from "./storage.ts";
+import type { Answer, Call } from "../request.ts";
 
 /** Lists and maps are what was given, and behind it what the image has. */
 function merged(given: ContainerConfig, { config }: FoundImage["config"]): ContainerConfig {

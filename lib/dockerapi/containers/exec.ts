@@ -7,7 +7,8 @@ import type { Bodies } from "../bodies.ts";
 import { conflict, invalid, notFound, unsupported } from "../errors.ts";
 import { messageOf } from "../call.ts";
 import { newId } from "../ids.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 import type { ContainerRecord } from "./record.ts";
 import { isUp, stateOf } from "./seen.ts";
 import {

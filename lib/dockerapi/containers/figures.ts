@@ -3,8 +3,8 @@ import type { InstanceStats } from "../../api/workload.ts";
 import { listProcesses, readStats } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
 import { conflict, invalid } from "../errors.ts";
-import type { Answer, Call } from "../route.ts";
 import { isUp, type Seen } from "./seen.ts";
+import type { Answer, Call } from "../request.ts";
 
 /** What `ps` prints without options, and what docker's clients ask for themselves. */
 const USUAL = ["", "-ef", "ef", "aux", "-aux"];

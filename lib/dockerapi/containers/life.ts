@@ -4,9 +4,8 @@ import { sleep } from "../../base/sleep.ts";
 import { waitFor } from "../../base/wait_for.ts";
 import { getDeployment } from "../../client/deployments.ts";
 import { readEvents } from "../../client/workloads.ts";
-import type { DockerApi } from "../api.ts";
+import type { ApiBase } from "../base.ts";
 import { isCode } from "../errors.ts";
-import type { Containers } from "./containers.ts";
 import type { ContainerRecord } from "./record.ts";
 import { exitCodeOf, isUp, type Seen, seenOf } from "./seen.ts";
 
@@ -30,16 +29,25 @@ interface Waiter {
   gone(): void;
 }
 
+/** The containers, whose events are told. */
+interface Owner {
+  readonly records: readonly ContainerRecord[];
+  readonly ports: { close(id: string): Promise<void> };
+  find(id: string, signal?: AbortSignal): Promise<Seen>;
+  remove(seen: Pick<Seen, "record" | "instance">, what: { volumes: boolean }): Promise<void>;
+  forget(record: ContainerRecord): Promise<void>;
+}
+
 export class Life {
-  readonly #api: DockerApi;
-  readonly #containers: Containers;
+  readonly #api: ApiBase;
+  readonly #containers: Owner;
   readonly #waiters = new Map<string, Set<Waiter>>();
   /** Readers of output, by the container's id: `--rm` waits for them. */
   readonly #readers = new Map<string, Set<Promise<unknown>>>();
   readonly #removing = new Set<string>();
   readonly #lastCodes = new Map<string, number>();
 
-  constructor(api: DockerApi, containers: Containers) {
+  constructor(api: ApiBase, containers: Owner) {
     this.#api = api;
     this.#containers = containers;
   }

@@ -2,7 +2,7 @@
 import type { PublishedPort } from "../../api/deployment.ts";
 import { servicesOf } from "../../client/forward.ts";
 import { forwardPort } from "../../client/conduit/port_forward.ts";
-import type { DockerApi } from "../api.ts";
+import type { ApiBase } from "../base.ts";
 import type { ContainerRecord } from "./record.ts";
 import { publishedOf } from "./spec.ts";
 
@@ -14,11 +14,11 @@ interface Held extends AsyncDisposable {
 const EVERYWHERE = "0.0.0.0";
 
 export class ForwardedPorts {
-  readonly #api: DockerApi;
+  readonly #api: ApiBase;
   readonly #held = new Map<string, Promise<Held>>();
   readonly #shown = new Map<string, PublishedPort[]>();
 
-  constructor(api: DockerApi) {
+  constructor(api: ApiBase) {
     this.#api = api;
   }
 

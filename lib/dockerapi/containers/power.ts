@@ -6,12 +6,12 @@ import { freezeDeployment, signalDeployment } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
 import { conflict, invalid, isCode } from "../errors.ts";
 import { filtered, PRUNE_TESTS } from "../filters.ts";
-import type { Answer, Call } from "../route.ts";
 import { checkUpdate } from "./honoured.ts";
 import type { WaitCondition } from "./life.ts";
 import { checkName } from "./names.ts";
 import { isUp, type Seen, stateOf } from "./seen.ts";
 import { changeable } from "./spec.ts";
+import type { Answer, Call } from "../request.ts";
 
 const DONE: Answer = { status: 204 };
 

@@ -2,7 +2,8 @@
 import type { DockerApi } from "../api.ts";
 import { invalid } from "../errors.ts";
 import { refusing } from "../refused.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 import { ARCHIVE_ROUTES } from "./archive.ts";
 import { attach, logs, resize } from "./attach.ts";
 import { create } from "./create.ts";

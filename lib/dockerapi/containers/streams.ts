@@ -6,7 +6,7 @@ import type { TerminalSize } from "../../base/terminal.ts";
 import type { Terminal } from "../../client/exec.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import { invalid } from "../errors.ts";
-import type { Call, Taking } from "../route.ts";
+import type { Call, Taking } from "../request.ts";
 import { isAtLeast } from "../versions.ts";
 
 /** What the bytes come behind where there is no terminal (Docker Engine API, "Stream format"). */

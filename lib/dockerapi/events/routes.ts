@@ -2,7 +2,8 @@
 import { sleep } from "../../base/sleep.ts";
 import type { DockerApi } from "../api.ts";
 import { checkFilters, filtered, type Filters, hasLabel, type Tests, timeOf } from "../filters.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 import type { DockerEvent } from "./hub.ts";
 
 /** Events that wait for a slow reader, at most. */

@@ -2,9 +2,9 @@
 import type { Credentials } from "../../remote/auth.ts";
 import { Registries } from "../../transfer/registries.ts";
 import type { DockerApi } from "../api.ts";
-import type { Call } from "../route.ts";
 import { registryAuth } from "./login.ts";
 import { ImageStore } from "./store.ts";
+import type { Call } from "../request.ts";
 
 /** Variables that say how to reach hosts. Logins come with docker's calls, never from this process's files. */
 const PROXIES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];

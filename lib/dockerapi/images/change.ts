@@ -3,12 +3,12 @@ import type { DockerApi } from "../api.ts";
 import { conflict, invalid, unsupported } from "../errors.ts";
 import { checkFilters, isTrue } from "../filters.ts";
 import { short } from "../ids.ts";
-import type { Answer, Call } from "../route.ts";
 import { imagesOf, registriesFor } from "./access.ts";
 import { copyTo, ownOrigin, PULLING } from "./copying.ts";
 import { filterImages } from "./filters.ts";
 import { shownName, type StoredName, storedName } from "./names.ts";
 import { type ImageStore, type StoredImage } from "./store.ts";
+import type { Answer, Call } from "../request.ts";
 
 export async function tagImage(call: Call, api: DockerApi): Promise<Answer> {
   const { signal, query, params } = call;

@@ -6,10 +6,10 @@ import { openDockerArchive } from "../../oci/archive_docker.ts";
 import { openLayout, type PackedImages } from "../../oci/layout.ts";
 import type { DockerApi } from "../api.ts";
 import { streamed, type Tell } from "../messages.ts";
-import type { Answer, Call } from "../route.ts";
 import { imagesOf, registriesFor } from "./access.ts";
 import { copyTo, PULLING } from "./copying.ts";
 import { shownName, type StoredName, storedName, UNNAMED } from "./names.ts";
+import type { Answer, Call } from "../request.ts";
 
 async function imagesIn(files: ArchiveFiles, signal: AbortSignal): Promise<PackedImages> {
   if (await files.size("manifest.json") !== undefined) {

@@ -5,11 +5,11 @@ import { formatReference } from "../../oci/reference.ts";
 import type { DockerApi } from "../api.ts";
 import { isCode, notFound, unsupported } from "../errors.ts";
 import { streamed, type Tell } from "../messages.ts";
-import type { Answer, Call } from "../route.ts";
 import { imagesOf, registriesOf } from "./access.ts";
 import { copyTo, PULLING } from "./copying.ts";
 import type { StoredImage } from "./store.ts";
 import { shownName, storedName, type UpstreamName, upstreamName } from "./names.ts";
+import type { Answer, Call } from "../request.ts";
 
 /** The name that the query means: `tag` may be a tag or a digest. */
 function wantedName(query: URLSearchParams): string {

@@ -1,11 +1,11 @@
 /** `POST /images/{name}/push`: an image of the server's goes to the registry of its name, with the caller's login. */
 import type { DockerApi } from "../api.ts";
 import { streamed, type Tell } from "../messages.ts";
-import type { Answer, Call } from "../route.ts";
 import { imagesOf, registriesOf } from "./access.ts";
 import { copyTo, ownOrigin, PUSHING } from "./copying.ts";
 import { shownName, type StoredName, storedName, upstreamName } from "./names.ts";
 import { noSuchImage } from "./store.ts";
+import type { Answer, Call } from "../request.ts";
 
 async function push(api: DockerApi, call: Call, given: string, tell: Tell): Promise<void> {
   const { signal } = call;

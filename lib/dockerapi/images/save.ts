@@ -4,10 +4,10 @@ import { type TarFields, writeTar } from "../../oci/tar_write.ts";
 import { type Descriptor, type Index, MEDIA } from "../../oci/types.ts";
 import { familiarName } from "../../oci/archive_docker.ts";
 import type { DockerApi } from "../api.ts";
-import type { Answer, Call } from "../route.ts";
 import { imagesOf } from "./access.ts";
 import { shownName } from "./names.ts";
 import { type ImageStore, noSuchImage, type StoredImage } from "./store.ts";
+import type { Answer, Call } from "../request.ts";
 
 type Entry = TarFields & { body?: Uint8Array | ReadableStream<Uint8Array> };
 

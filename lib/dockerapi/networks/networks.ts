@@ -1,7 +1,7 @@
 /** Networks: the server's own, and those that were made here and that no container is on yet. */
 import type { NetworkStatus } from "../../api/workload.ts";
 import { givenLabels } from "../containers/record.ts";
-import type { DockerApi } from "../api.ts";
+import type { ApiBase } from "../base.ts";
 import { invalid, notFound } from "../errors.ts";
 import { idOf } from "../ids.ts";
 import { listOnServer, removeFromServer } from "../managed.ts";
@@ -24,17 +24,17 @@ const predefined = (name: string): NetworkRecord => ({
 });
 
 export class Networks {
-  readonly #api: DockerApi;
+  readonly #api: ApiBase;
   readonly #records: Records<NetworkRecord>;
   /** The server's, as they were told last. */
   #server = new Map<string, NetworkStatus>();
 
-  private constructor(api: DockerApi, records: Records<NetworkRecord>) {
+  private constructor(api: ApiBase, records: Records<NetworkRecord>) {
     this.#api = api;
     this.#records = records;
   }
 
-  static async open(api: DockerApi): Promise<Networks> {
+  static async open(api: ApiBase): Promise<Networks> {
     return new Networks(api, await Records.open(api, "networks"));
   }
 

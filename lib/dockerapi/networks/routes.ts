@@ -5,7 +5,8 @@ import { isUp, type Seen } from "../containers/seen.ts";
 import { conflict, denied, invalid, refusalOf } from "../errors.ts";
 import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
 import { idOf, newId } from "../ids.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 import { isPredefined } from "./networks.ts";
 import type { NetworkRecord } from "./record.ts";
 

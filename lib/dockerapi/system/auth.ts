@@ -8,7 +8,7 @@ import { Transport } from "../../remote/transport.ts";
 import type { DockerApi } from "../api.ts";
 import type { Bodies } from "../bodies.ts";
 import { invalid } from "../errors.ts";
-import type { Answer, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
 
 /** "https://index.docker.io/v1/" is docker.io. */
 function hostOf(address = ""): string {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { DockerApi } from "../api.ts";
-import type { Call } from "../route.ts";
 import { auth } from "./auth.ts";
+import type { Call } from "../request.ts";
 
 const api = { client: () => ({ server: "http://127.0.0.1:1" }) } as unknown as DockerApi;
 

@@ -8,7 +8,7 @@ import { invalid } from "../errors.ts";
 import { imagesOf } from "../images/access.ts";
 import { summary } from "../images/shapes.ts";
 import { idOf } from "../ids.ts";
-import type { Answer, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
 import { shown, usersOf } from "../volumes/routes.ts";
 
 /** Members that clients read without looking whether they are there. */

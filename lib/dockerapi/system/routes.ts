@@ -2,7 +2,8 @@
 import { buildInfo } from "../../base/build_info.ts";
 import { OWN_NAME } from "../../docker/client.ts";
 import type { DockerApi } from "../api.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 import { auth } from "./auth.ts";
 import { df, info } from "./info.ts";
 import { MAX_VERSION, MIN_VERSION } from "../versions.ts";

@@ -4,7 +4,8 @@ import type { Seen } from "../containers/seen.ts";
 import { conflict, invalid, unless } from "../errors.ts";
 import { filtered, hasLabel, isTrue, PRUNE_TESTS, type Tests } from "../filters.ts";
 import { newId } from "../ids.ts";
-import type { Answer, ApiRoute, Call } from "../route.ts";
+import type { Answer, Call } from "../request.ts";
+import type { ApiRoute } from "../route.ts";
 import { noSuchVolume, type ShownVolume } from "./volumes.ts";
 
 /** Containers that have it. */

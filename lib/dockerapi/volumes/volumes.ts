@@ -1,6 +1,6 @@
 /** Volumes: the server's own, and those that were made here and that no container has yet. */
 import { givenLabels } from "../containers/record.ts";
-import type { DockerApi } from "../api.ts";
+import type { ApiBase } from "../base.ts";
 import { notFound } from "../errors.ts";
 import { listOnServer, removeFromServer } from "../managed.ts";
 import { Records } from "../records.ts";
@@ -13,15 +13,15 @@ export interface ShownVolume extends VolumeRecord {
 export const noSuchVolume = (name: string) => notFound(`get ${name}: no such volume`);
 
 export class Volumes {
-  readonly #api: DockerApi;
+  readonly #api: ApiBase;
   readonly #records: Records<VolumeRecord>;
 
-  private constructor(api: DockerApi, records: Records<VolumeRecord>) {
+  private constructor(api: ApiBase, records: Records<VolumeRecord>) {
     this.#api = api;
     this.#records = records;
   }
 
-  static async open(api: DockerApi): Promise<Volumes> {
+  static async open(api: ApiBase): Promise<Volumes> {
     return new Volumes(api, await Records.open(api, "volumes"));
   }
 

@@ -1,74 +1,14 @@
-/** What the files of a mount with `,async` share: the blocks that are kept, of all of its files. */
-import { type NodeStat, OPEN } from "../files/node.ts";
+/** How the files of a mount with `,async` are opened: what the caller says of one comes with the answer. */
+import { OPEN } from "../files/node.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Writer } from "../ninep/messages.ts";
-import { Ahead, type Opening } from "../ninep/remote_file.ts";
+import type { Opening } from "../ninep/remote_file.ts";
 import { BlockFile } from "./block_file.ts";
-import { BlockBudget } from "./budget.ts";
-import { type Asked, KeptFile } from "./kept_file.ts";
-import { BLOCK, type BlockOptions, putProofs, readVersion, type Version } from "./protocol.ts";
+import { KeptBlocks } from "./kept_blocks.ts";
+import type { Asked } from "./kept_file.ts";
+import { BLOCK, putProofs, readVersion, type Version } from "./protocol.ts";
 
-/** Requests that fetch ahead of reads at once: 8 MB. */
-const MOST_AHEAD = 32;
-
-export class AheadBlocks extends Ahead {
-  readonly #files = new Map<bigint, KeptFile>();
-  #ahead = 0;
-  #altered = 0;
-
-  constructor(readonly options: BlockOptions, private readonly budget = new BlockBudget()) {
-    super();
-  }
-
-  keptOf(id: bigint): KeptFile {
-    const kept = this.#files.get(id) ?? new KeptFile(this.budget);
-    this.#files.set(id, kept);
-    return kept;
-  }
-
-  /** One open file less. */
-  closed(id: bigint): void {
-    const kept = this.#files.get(id);
-    if (kept?.empty && kept.open.size === 0) this.#files.delete(id);
-  }
-
-  mayFetch(): boolean {
-    return this.#ahead < MOST_AHEAD;
-  }
-
-  /** Counts a request that fetches ahead. */
-  fetches(one: Promise<void>): void {
-    this.#ahead++;
-    one.catch(() => {/* who reads asks again */}).finally(() => this.#ahead--);
-  }
-
-  /** Parts that are not written whole are read; what is appended goes where the end is known to be. */
-  override flags(flags: number): number {
-    const writes = (flags & OPEN.ACCESS) === OPEN.WRONLY;
-    return (writes ? flags & ~OPEN.ACCESS | OPEN.RDWR : flags) & ~OPEN.APPEND;
-  }
-
-  override changed(id: bigint, resized = false): void {
-    const kept = this.#files.get(id);
-    if (resized) kept?.drop();
-    kept?.expire();
-  }
-
-  override altered(): void {
-    this.#altered++;
-  }
-
-  override async stat(id: bigint, ask: () => Promise<NodeStat>): Promise<NodeStat> {
-    const kept = this.#files.get(id);
-    const known = kept?.statNow(this.#altered);
-    if (known) return known;
-    await this.writes.settled(id);
-    const altered = this.#altered;
-    const stat = await ask();
-    kept?.keepStat(stat, altered);
-    return stat;
-  }
-
+export class AheadBlocks extends KeptBlocks {
   override opening(
     client: NinepClient,
     { id, flags = 0 }: { id?: bigint; flags?: number },
@@ -87,7 +27,7 @@ export class AheadBlocks extends Ahead {
       },
       file: (fid, made) => {
         // It may have been there, and be cut by being made.
-        const fresh = !this.#files.has(made);
+        const fresh = !this.keeps(made);
         if (id === undefined) this.changed(made, true);
         const file = new BlockFile(client, fid, made, this, writes);
         const kept = this.keptOf(made);

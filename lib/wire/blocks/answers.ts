@@ -1,5 +1,5 @@
 /** A 9P server's answers to the messages of protocol.ts, for files of guarded exports. */
-import { ERRNO, FileError, type Later } from "../files/node.ts";
+import { ERRNO, FileError, type Later } from "../files/stat.ts";
 import { answerLock } from "../ninep/locks.ts";
 import { READ_HEADER, type Reader, type Writer } from "../ninep/messages.ts";
 import type { Guarded } from "./guards.ts";

@@ -4,11 +4,13 @@
  * ask for in their order. Each wait here is for an answer of the caller's, and the end of the connection answers all
  * of them with an error.
  */
-import { ERRNO, FileError, type FileLock, type Later, type NodeStat } from "../files/node.ts";
+import { type FileLock } from "../files/node.ts";
+import { ERRNO, FileError, type Later, type NodeStat } from "../files/stat.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Writer } from "../ninep/messages.ts";
 import { AheadFile } from "../ninep/remote_file.ts";
-import type { AheadBlocks } from "./ahead_blocks.ts";
+
+import type { KeptBlocks } from "./kept_blocks.ts";
 import { type Asked, BLOCK_SIZE, type KeptFile, PART, partsOf } from "./kept_file.ts";
 import {
   BLOCK,
@@ -43,7 +45,7 @@ export class BlockFile extends AheadFile {
     client: NinepClient,
     fid: number,
     id: bigint,
-    override readonly ahead: AheadBlocks,
+    override readonly ahead: KeptBlocks,
     writes: boolean,
   ) {
     super(client, fid, id, ahead);

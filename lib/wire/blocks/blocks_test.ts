@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { bothEnds, COHERENCES, type Ends } from "./testing.ts";
 import { BlockBudget } from "./budget.ts";
-import { ERRNO, type FileError, OPEN, type OpenFile } from "../files/node.ts";
+import { OPEN, type OpenFile } from "../files/node.ts";
+import { ERRNO, type FileError } from "../files/stat.ts";
 import { pattern } from "../testing.ts";
 import type { Writer } from "../ninep/messages.ts";
 import { BLOCK, putProofs, readVersion } from "./protocol.ts";

@@ -4,7 +4,7 @@
  * has sent in an earlier epoch is refused, all of it: so the file never has a later write without an earlier one, and
  * a change that somebody else made is never mixed with writes that do not know of it.
  */
-import { ERRNO, FileError, type Later, type NodeStat } from "../files/node.ts";
+import { ERRNO, FileError, type Later, type NodeStat } from "../files/stat.ts";
 import { Turns } from "../ninep/turns.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
 

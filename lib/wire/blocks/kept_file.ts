@@ -5,10 +5,10 @@
  * Every change counts up. A part remembers the count of its last write, and an answer brings the count at which it
  * was asked for: it never replaces what was written since.
  */
-import type { FileTime, NodeStat } from "../files/node.ts";
 import type { Block, BlockBudget } from "./budget.ts";
 import { Carriers } from "./carriers.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
+import type { FileTime, NodeStat } from "../files/stat.ts";
 
 /** Milliseconds for which attributes count, as in other mounts. */
 const STAT_MS = 50;

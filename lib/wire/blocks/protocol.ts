@@ -16,7 +16,7 @@
  * to be in the file. Where something else is there, nothing is done: ESTALE.
  */
 import { createHash } from "../../base/hash.ts";
-import type { FileTime } from "../files/node.ts";
+import type { FileTime } from "../files/stat.ts";
 import { type Reader, violation, type Writer } from "../ninep/messages.ts";
 
 /** How the blocks of a mount with `,async` are kept coherent with the caller's files (docs/mounts.md). */

@@ -1,10 +1,11 @@
 /** Reads, writes, cuts of files and of connections, all at once, over a connection whose answers take their time. */
 import assert from "node:assert/strict";
 import { eventually } from "../../../test/waits.ts";
-import { asFileError, ERRNO, OPEN, type OpenFile } from "../files/node.ts";
+import { asFileError, OPEN, type OpenFile } from "../files/node.ts";
 import { BlockBudget } from "./budget.ts";
 import { BLOCK } from "./protocol.ts";
 import { bothEnds, COHERENCES, type Ends } from "./testing.ts";
+import { ERRNO } from "../files/stat.ts";
 
 const SEED = Number(Deno.env.get("SVC_TEST_SEED") ?? 7);
 

@@ -3,18 +3,10 @@
  * disk. A file's identity is its place, number, size and times, as they are when it is opened. A file that changes
  * while it is open is refused (ESTALE) where bytes of it would have to be fetched, so that old and new never mix.
  */
-import {
-  asksToWrite,
-  ERRNO,
-  FileError,
-  type FileNode,
-  type NodeKind,
-  type NodeStat,
-  type OpenFile,
-  readOnly,
-} from "../files/node.ts";
+import { asksToWrite, type FileNode, type OpenFile, readOnly } from "../files/node.ts";
 import type { Content } from "./content.ts";
 import type { FileCache } from "./file_cache.ts";
+import { ERRNO, FileError, type NodeKind, type NodeStat } from "../files/stat.ts";
 
 /** A cache, and whose files they are: contents are found by who has the same `owner` alone. */
 export interface CachedBy {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { hostFolder } from "../files/host_node.ts";
-import { ERRNO, type FileNode, OPEN, type OpenFile } from "../files/node.ts";
+import { type FileNode, OPEN, type OpenFile } from "../files/node.ts";
+import { ERRNO } from "../files/stat.ts";
 import { pattern } from "../testing.ts";
 import { CachedNode } from "./cached_node.ts";
 import { collect } from "./collect.ts";

@@ -7,7 +7,8 @@ import { join } from "../../base/path.ts";
 import { permissionsOf } from "../../base/fs.ts";
 import type { Entry, EntryStat } from "../../sys/entry_stat.ts";
 import { hostFiles } from "./host_files.ts";
-import { asFileError, ERRNO, FileError, kindOf, TYPE_BITS } from "./node.ts";
+import { asFileError, kindOf, TYPE_BITS } from "./node.ts";
+import { ERRNO, FileError } from "./stat.ts";
 
 /** Other kinds of files are not shown. */
 export type ShownKind = "file" | "directory" | "symlink";

@@ -6,17 +6,8 @@ import { statDescriptor } from "../../sys/entry_stat.ts";
 import type { Guarded } from "../blocks/guards.ts";
 import { flock } from "./host_locks.ts";
 import type { HostTree } from "./host_tree.ts";
-import {
-  ERRNO,
-  FileError,
-  type FileLock,
-  type FolderEntry,
-  type Later,
-  type NodeKind,
-  type NodeStat,
-  type OpenFile,
-  type OpenFolder,
-} from "./node.ts";
+import { type FileLock, type FolderEntry, type OpenFile, type OpenFolder } from "./node.ts";
+import { ERRNO, FileError, type Later, type NodeKind, type NodeStat } from "./stat.ts";
 
 /** Flag of preadv2(2): return only what is in memory. */
 const RWF_NOWAIT = 8;

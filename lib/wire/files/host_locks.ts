@@ -5,7 +5,8 @@
 import { procPath } from "../../sys/fd.ts";
 import { callHere, tryCall } from "../../sys/system_call.ts";
 import { O } from "../../sys/files.ts";
-import { ERRNO, FileError, type FileLock } from "./node.ts";
+import { type FileLock } from "./node.ts";
+import { ERRNO, FileError } from "./stat.ts";
 
 /** Commands of fcntl(2) for locks of an open file. */
 const F_OFD_GETLK = 36;

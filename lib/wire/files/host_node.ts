@@ -16,16 +16,10 @@ import {
   asksToWrite,
   type Changes,
   checkName,
-  ERRNO,
-  FileError,
   type FileNode,
-  type FileTime,
   kindOf,
-  type Later,
   MAX_TARGET,
   MAX_XATTR,
-  type NodeKind,
-  type NodeStat,
   type NodeWriter,
   OPEN,
   readOnly,
@@ -34,6 +28,14 @@ import {
   TYPE_MASK,
   type WatchedFolder,
 } from "./node.ts";
+import {
+  ERRNO,
+  FileError,
+  type FileTime,
+  type Later,
+  type NodeKind,
+  type NodeStat,
+} from "./stat.ts";
 
 const { PATH, NOFOLLOW, CLOEXEC, DIRECTORY, NONBLOCK, NOCTTY, RDONLY } = O;
 /** Flags of openat2(2): answer from memory or fail with EAGAIN; never leave the folder. */

@@ -6,7 +6,8 @@ import { remoteRoot } from "../ninep/remote_node.ts";
 import { serveNinep } from "../ninep/server.ts";
 import { duplexPair } from "../testing.ts";
 import { hostFolder } from "./host_node.ts";
-import { ERRNO, FileError, type FileNode, type NodeWriter, OPEN } from "./node.ts";
+import { type FileNode, type NodeWriter, OPEN } from "./node.ts";
+import { ERRNO, FileError } from "./stat.ts";
 
 filesContract("files of this machine", {
   ignore: Deno.build.os !== "linux",

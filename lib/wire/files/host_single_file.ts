@@ -2,8 +2,9 @@
 import { basename, dirname } from "../../base/path.ts";
 import { hostFolder } from "./host_node.ts";
 import type { HostOptions } from "./host_tree.ts";
-import { ERRNO, FileError, type FileNode } from "./node.ts";
+import { type FileNode } from "./node.ts";
 import { OneEntry } from "./one_entry.ts";
+import { ERRNO, FileError } from "./stat.ts";
 
 /**
  * The file at `path` as the only entry, `shown`, of a folder. Throws the system's error where there is none. The

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { type RemoteNode, remoteRoot } from "../ninep/remote_node.ts";
 import { served } from "../ninep/testing.ts";
 import { hostSingleFile } from "./host_single_file.ts";
-import { ERRNO, OPEN } from "./node.ts";
+import { OPEN } from "./node.ts";
+import { ERRNO } from "./stat.ts";
 
 Deno.test({
   name: "a single file: read and written, also a new one in its place; nothing beside it",

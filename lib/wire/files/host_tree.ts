@@ -4,7 +4,7 @@ import { callElsewhere, callHere, cbytes, tryCall } from "../../sys/system_call.
 import { O } from "../../sys/files.ts";
 import type { Guards } from "../blocks/guards.ts";
 import { HostLocks } from "./host_locks.ts";
-import { ERRNO, FileError } from "./node.ts";
+import { ERRNO, FileError } from "./stat.ts";
 
 /** Share of this process's descriptors for files of exports; the rest is for everything else. */
 const SHARE = 3 / 4;

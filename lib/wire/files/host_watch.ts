@@ -6,7 +6,8 @@ import { type FolderNews, watchFolder } from "../../sys/inotify.ts";
 import { tryCall } from "../../sys/system_call.ts";
 import { decodeRaw } from "../../base/raw_string.ts";
 import { type HostTree } from "./host_tree.ts";
-import { ERRNO, FileError, type KnownEntry, type NodeStat, type WatchedFolder } from "./node.ts";
+import { type KnownEntry, type WatchedFolder } from "./node.ts";
+import { ERRNO, FileError, type NodeStat } from "./stat.ts";
 
 /** File systems that others change too, which this machine's kernel is not told of: NFS, SMB, FUSE, 9P, Ceph, AFS. */
 const SHARED: readonly bigint[] = [

@@ -2,17 +2,14 @@
 import { encodeRaw } from "../../base/raw_string.ts";
 import {
   asksToWrite,
-  ERRNO,
-  FileError,
   type FileNode,
   type FolderEntry,
-  type Later,
-  type NodeStat,
   type OpenFile,
   type OpenFolder,
   readOnly,
   TYPE_BITS,
 } from "./node.ts";
+import { ERRNO, FileError, type Later, type NodeStat } from "./stat.ts";
 
 /** A listed file, folder or link; its owner is root. */
 export interface Listed {

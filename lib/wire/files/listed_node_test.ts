@@ -5,7 +5,7 @@ import { MessageReader, NO_FID, RLERROR, T, VERSION, Writer } from "../ninep/mes
 import { serveNinep } from "../ninep/server.ts";
 import { duplexPair, pattern } from "../testing.ts";
 import { type Listed, ListedNode } from "./listed_node.ts";
-import { ERRNO, FileError } from "./node.ts";
+import { ERRNO, FileError } from "./stat.ts";
 
 const LARGE = pattern(300_000);
 const file = (size: number): Listed => ({

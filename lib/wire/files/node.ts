@@ -6,11 +6,14 @@
 import { systemCode } from "../../base/errors.ts";
 import { SystemError } from "../../sys/errno.ts";
 import type { Guarded } from "../blocks/guards.ts";
-
-/** The result at once, or after waiting for the disk or another machine. */
-export type Later<T> = T | Promise<T>;
-
-export type NodeKind = "file" | "directory" | "symlink" | "special";
+import {
+  ERRNO,
+  FileError,
+  type FileTime,
+  type Later,
+  type NodeKind,
+  type NodeStat,
+} from "./stat.ts";
 
 /** Mode bits of the file's type. */
 export const TYPE_MASK = 0o170000;
@@ -28,44 +31,6 @@ export function kindOf(mode: number): NodeKind {
   if (type === TYPE_BITS.file) return "file";
   if (type === TYPE_BITS.directory) return "directory";
   return type === TYPE_BITS.symlink ? "symlink" : "special";
-}
-
-/** Linux's error numbers, which the protocols use on every machine. */
-export const ERRNO = {
-  EPERM: 1,
-  ENOENT: 2,
-  EINTR: 4,
-  EIO: 5,
-  ENXIO: 6,
-  EBADF: 9,
-  EAGAIN: 11,
-  EACCES: 13,
-  EBUSY: 16,
-  EEXIST: 17,
-  EXDEV: 18,
-  ENOTDIR: 20,
-  EISDIR: 21,
-  EINVAL: 22,
-  EMFILE: 24,
-  EFBIG: 27,
-  ENOSPC: 28,
-  EROFS: 30,
-  ERANGE: 34,
-  ENAMETOOLONG: 36,
-  ENOSYS: 38,
-  ENOTEMPTY: 39,
-  ELOOP: 40,
-  ENODATA: 61,
-  EOPNOTSUPP: 95,
-  ESTALE: 116,
-  EDQUOT: 122,
-} as const;
-
-/** The error of a file operation, as one of Linux's numbers. */
-export class FileError extends Error {
-  constructor(readonly errno: number, what = `error ${errno}`) {
-    super(what);
-  }
 }
 
 /** Turns any error into a {@linkcode FileError}. */
@@ -102,27 +67,6 @@ function bytesOf(name: string): number {
     size += code < 0x80 || lone ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
   }
   return size;
-}
-
-/** Seconds since 1970, rounded down, and the nanoseconds above them. */
-export interface FileTime {
-  s: number;
-  ns: number;
-}
-
-export interface NodeStat {
-  /** Includes the type's bits, as on Linux. */
-  mode: number;
-  uid: number;
-  gid: number;
-  nlink: number;
-  /** Bytes. */
-  size: number;
-  /** Number of 512-byte blocks. */
-  blocks: number;
-  atime: FileTime;
-  mtime: FileTime;
-  ctime: FileTime;
 }
 
 /** The attributes to change; "now" is the clock of the machine that has the file. */

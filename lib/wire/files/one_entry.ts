@@ -1,14 +1,6 @@
 /** A read-only folder with one entry: as the root of an export or of a mount it shows nothing beside that. */
-import {
-  ERRNO,
-  FileError,
-  type FileNode,
-  type FolderEntry,
-  type Later,
-  type NodeStat,
-  type OpenFolder,
-  TYPE_BITS,
-} from "./node.ts";
+import { type FileNode, type FolderEntry, type OpenFolder, TYPE_BITS } from "./node.ts";
+import { ERRNO, FileError, type Later, type NodeStat } from "./stat.ts";
 
 export class OneEntry implements FileNode {
   readonly kind = "directory";

@@ -4,15 +4,13 @@ import { hostFiles } from "./host_files.ts";
 import {
   asksToWrite,
   checkName,
-  ERRNO,
-  FileError,
   type FileNode,
   type FolderEntry,
-  type NodeStat,
   type OpenFile,
   type OpenFolder,
   readOnly,
 } from "./node.ts";
+import { ERRNO, FileError, type NodeStat } from "./stat.ts";
 
 export class PathNode implements FileNode {
   readonly kind;

@@ -1,7 +1,8 @@
 /** Byte-range locks in the kernel's requests. */
 import { sleep } from "../../base/sleep.ts";
-import { ERRNO, FileError, type FileLock } from "../files/node.ts";
+import { type FileLock } from "../files/node.ts";
 import { Reply, type Request } from "./protocol.ts";
+import { ERRNO, FileError } from "../files/stat.ts";
 
 /** Flag of a lock: it is one of flock(2). */
 const LK_FLOCK = 1;

@@ -1,6 +1,7 @@
 /** The nodes that a kernel knows, by its numbers for them. */
-import { ERRNO, FileError, type FileNode } from "../files/node.ts";
+import { type FileNode } from "../files/node.ts";
 import { entryReply, type Reply } from "./protocol.ts";
+import { ERRNO, FileError } from "../files/stat.ts";
 
 export const ROOT = 1n;
 /** Milliseconds of caching where nothing ever changes, or changes are told. */

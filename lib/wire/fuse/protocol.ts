@@ -1,14 +1,7 @@
 /** The messages of FUSE (linux/fuse.h, protocol 7.31): the kernel's requests, and the replies. */
 import { decodeRaw, encodeRaw } from "../../base/raw_string.ts";
-import {
-  type Changes,
-  ERRNO,
-  FileError,
-  type FileTime,
-  type FolderEntry,
-  type NodeKind,
-  type NodeStat,
-} from "../files/node.ts";
+import { type Changes, type FolderEntry } from "../files/node.ts";
+import { ERRNO, FileError, type FileTime, type NodeKind, type NodeStat } from "../files/stat.ts";
 
 export const OP = {
   LOOKUP: 1,

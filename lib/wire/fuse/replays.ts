@@ -3,9 +3,10 @@
  * (inotify, fanotify). FUSE has no message for that. The mount's own process makes the calls; they are answered here,
  * and never change anything: what it asks for beside them is refused.
  */
-import { ERRNO, FileError, type FileNode, type NodeKind, TYPE_BITS } from "../files/node.ts";
+import { type FileNode, TYPE_BITS } from "../files/node.ts";
 import type { KernelNodes } from "./nodes.ts";
 import { attributesReply, entryReply, missingReply, OP, Reply, type Request } from "./protocol.ts";
+import { ERRNO, FileError, type NodeKind } from "../files/stat.ts";
 
 export interface Replay {
   folder: bigint;

@@ -3,13 +3,9 @@ import type { FuseChannel } from "../../sys/fuse.ts";
 import { encodeRaw } from "../../base/raw_string.ts";
 import {
   asFileError,
-  ERRNO,
-  FileError,
   type FileNode,
-  type Later,
   Listing,
   MAX_NAME,
-  type NodeStat,
   type OpenFile,
   writerOf,
 } from "../files/node.ts";
@@ -35,6 +31,7 @@ import {
 import { FOREVER_MS, KernelNodes } from "./nodes.ts";
 import { Replays } from "./replays.ts";
 import { lockOf, lockReply, ownerOf, untilLocked } from "./locks.ts";
+import { ERRNO, FileError, type Later, type NodeStat } from "../files/stat.ts";
 
 export interface ServeFuseOptions {
   /** Milliseconds that the kernel may cache answers; absent: files never change. */

@@ -1,8 +1,9 @@
 /** What is known of a caller's folders without asking: how much it saves, and that it is true. */
 import assert from "node:assert/strict";
 import { hostFolder } from "../files/host_node.ts";
-import { ERRNO, type FileNode, OPEN, type WatchedFolder } from "../files/node.ts";
+import { type FileNode, OPEN, type WatchedFolder } from "../files/node.ts";
 import { AheadBlocks } from "../blocks/ahead_blocks.ts";
+import { ERRNO } from "../files/stat.ts";
 import { mountTest as fuseTest, run } from "../fuse/testing.ts";
 import { served } from "../ninep/testing.ts";
 import { KnownExports } from "./export.ts";

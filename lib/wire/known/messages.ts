@@ -4,7 +4,8 @@
  * then on. `Rtold`: what is true now of entries that have changed.
  */
 import { decodeRaw } from "../../base/raw_string.ts";
-import { type KnownEntry, MAX_NAME, type NodeStat } from "../files/node.ts";
+import { type KnownEntry, MAX_NAME } from "../files/node.ts";
+import type { NodeStat } from "../files/stat.ts";
 import { type Reader, violation, type Writer } from "../ninep/messages.ts";
 
 export interface FolderListing {

@@ -5,19 +5,16 @@
 import {
   type Changes,
   checkName,
-  ERRNO,
-  FileError,
   type FileNode,
   type FolderEntry,
   kindOf,
-  type NodeKind,
-  type NodeStat,
   type NodeWriter,
   OPEN,
   type OpenFile,
   type OpenFolder,
   type Space,
 } from "../files/node.ts";
+import { ERRNO, FileError, type NodeKind, type NodeStat } from "../files/stat.ts";
 import { kindOfQid } from "../ninep/answers.ts";
 import { QID, type Qid } from "../ninep/messages.ts";
 import { RemoteNode } from "../ninep/remote_node.ts";

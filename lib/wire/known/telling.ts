@@ -3,14 +3,8 @@
  * sent, and go among the answers in the order in which both became true; so the other side may believe the last one.
  */
 import { hearFolders } from "../../sys/inotify.ts";
-import {
-  ERRNO,
-  FileError,
-  type FileNode,
-  TYPE_BITS,
-  TYPE_MASK,
-  type WatchedFolder,
-} from "../files/node.ts";
+import { type FileNode, TYPE_BITS, TYPE_MASK, type WatchedFolder } from "../files/node.ts";
+import { ERRNO, FileError } from "../files/stat.ts";
 import { NO_TAG, RTOLD, Writer } from "../ninep/messages.ts";
 import { putListing, putNews } from "./messages.ts";
 

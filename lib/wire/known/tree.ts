@@ -3,7 +3,8 @@
  * changes are told. What is known is true up to the time that news take; what the mount changes itself is known at
  * once, since answers and news come in their order.
  */
-import { kindOf, type NodeKind, type NodeStat } from "../files/node.ts";
+import { kindOf } from "../files/node.ts";
+import type { NodeKind, NodeStat } from "../files/stat.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Ahead } from "../ninep/remote_file.ts";
 import { T, type Writer } from "../ninep/messages.ts";

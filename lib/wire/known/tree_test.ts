@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { NodeStat } from "../files/node.ts";
+import type { NodeStat } from "../files/stat.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import { NO_TAG, Reader, RTOLD, Writer } from "../ninep/messages.ts";
 import { Ahead } from "../ninep/remote_file.ts";

@@ -5,7 +5,8 @@
  */
 import { O } from "../../sys/files.ts";
 import { type Argument, callOnce, cbytes, type SystemCall } from "../../sys/system_call.ts";
-import { type NodeKind, TYPE_BITS } from "../files/node.ts";
+import { TYPE_BITS } from "../files/node.ts";
+import type { NodeKind } from "../files/stat.ts";
 import type { MountedFuse } from "../fuse/mount.ts";
 import type { Replay } from "../fuse/replays.ts";
 import type { Change, Heard, KnownTree } from "./tree.ts";

@@ -1,10 +1,11 @@
 /** Round trips of a mount's calls, and writes that are not waited for. */
 import assert from "node:assert/strict";
 import { hostFolder } from "../files/host_node.ts";
-import { ERRNO, FileError, type FileNode, type NodeWriter, OPEN } from "../files/node.ts";
+import { type FileNode, type NodeWriter, OPEN } from "../files/node.ts";
 import type { AheadFile } from "./remote_file.ts";
 import { type RemoteNode, remoteRoot } from "./remote_node.ts";
 import { type Served, served } from "./testing.ts";
+import { ERRNO, FileError } from "../files/stat.ts";
 
 async function mounted(exported: FileNode): Promise<Served & { root: RemoteNode }> {
   const ends = await served(exported, { maxMessage: 1 << 20 });

@@ -1,6 +1,7 @@
 /** What a 9P server's answers say. */
-import type { FolderEntry, NodeKind, NodeStat } from "../files/node.ts";
+import type { FolderEntry } from "../files/node.ts";
 import { QID, type Qid, type Reader, violation } from "./messages.ts";
+import type { NodeKind, NodeStat } from "../files/stat.ts";
 
 const KINDS: Record<number, NodeKind> = { 4: "directory", 8: "file", 10: "symlink" };
 

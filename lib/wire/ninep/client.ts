@@ -1,7 +1,8 @@
 /** A 9P2000.L client. Whatever the server answers, memory and time are bounded. */
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
-import { ERRNO, FileError, type FolderEntry, type NodeStat } from "../files/node.ts";
+import { type FolderEntry } from "../files/node.ts";
+import { ERRNO, FileError, type NodeStat } from "../files/stat.ts";
 import { Wait } from "../patience.ts";
 import type { NinepClientOptions, Walk } from "./client_types.ts";
 import { attributes, data, listing } from "./answers.ts";

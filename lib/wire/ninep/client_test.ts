@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { SvcError } from "../../base/errors.ts";
-import { FileError } from "../files/node.ts";
+import { FileError } from "../files/stat.ts";
 import { duplexPair, RUNS, SEED } from "../testing.ts";
 import { NinepClient } from "./client.ts";
 import { MessageReader, QID, RLERROR, T, VERSION, Writer } from "./messages.ts";

@@ -1,7 +1,8 @@
 /** A client's fids: the files that it has walked to, by its numbers. */
-import { ERRNO, FileError, type FileNode, type Listing, type OpenFile } from "../files/node.ts";
+import { type FileNode, type Listing, type OpenFile } from "../files/node.ts";
 import { NO_FID } from "./messages.ts";
 import { Turns } from "./turns.ts";
+import { ERRNO, FileError } from "../files/stat.ts";
 
 /** A fid that reads or writes an extended attribute. */
 export type XattrFid =

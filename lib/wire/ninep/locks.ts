@@ -1,7 +1,8 @@
 /** Byte-range locks over 9P2000.L: a server never waits for a lock; the client has to ask again. */
-import { ERRNO, FileError, type FileLock, type Later, type OpenFile } from "../files/node.ts";
+import { type FileLock, type OpenFile } from "../files/node.ts";
 import { LOCK_FLOCK, LOCK_STATUS, LOCK_TYPES, type Reader, type Writer } from "./messages.ts";
 import type { Session } from "./session.ts";
+import { ERRNO, FileError, type Later } from "../files/stat.ts";
 
 function typeOf(number: number): FileLock["type"] {
   const type = LOCK_TYPES[number];

@@ -2,7 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { decodeRaw, encodeRaw } from "../../base/raw_string.ts";
 import type { Duplex } from "../duplex.ts";
-import { ERRNO, FileError, type NodeKind } from "../files/node.ts";
+import { ERRNO, FileError, type NodeKind } from "../files/stat.ts";
 
 /** Types of requests; the answer's type is one higher, or {@linkcode RLERROR}. */
 export const T = {

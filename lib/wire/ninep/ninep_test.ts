@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { SvcError } from "../../base/errors.ts";
+import { ERRNO, FileError } from "../files/stat.ts";
 import { duplexPair, pattern, readAll, RUNS, SEED } from "../testing.ts";
 import { ConfinedFolder } from "../files/folder.ts";
 import { folderNode } from "../files/folder_node.ts";
-import { ERRNO, FileError } from "../files/node.ts";
 import { PathNode } from "../files/path_node.ts";
 import { NinepClient } from "./client.ts";
 import { MessageReader, NO_FID, RLERROR, T, VERSION, Writer } from "./messages.ts";

@@ -1,5 +1,5 @@
 /** Writes that were sent and not answered yet: whoever needs their effect waits for them. */
-import type { Later } from "../files/node.ts";
+import type { Later } from "../files/stat.ts";
 
 /** Bytes of writes under way, at most: a round trip of 50 ms at 1 Gbit/s has 6 MB. */
 const MOST = 8 << 20;

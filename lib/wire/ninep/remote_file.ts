@@ -1,14 +1,5 @@
 /** Open files of a 9P server, and what nodes and open files ask for in the same way. */
-import {
-  type Changes,
-  ERRNO,
-  FileError,
-  type FileLock,
-  type FileTime,
-  type NodeStat,
-  OPEN,
-  type OpenFile,
-} from "../files/node.ts";
+import { type Changes, type FileLock, OPEN, type OpenFile } from "../files/node.ts";
 import type { NinepClient } from "./client.ts";
 import {
   LOCK_FLOCK,
@@ -21,6 +12,7 @@ import {
 } from "./messages.ts";
 import { PendingWrites } from "./pending_writes.ts";
 import { ReadAhead, ReadAheads, WITH_OPEN } from "./read_ahead.ts";
+import { ERRNO, FileError, type FileTime, type NodeStat } from "../files/stat.ts";
 
 /** How a lock is asked for. */
 export interface LockMessage {

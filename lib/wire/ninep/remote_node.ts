@@ -4,13 +4,9 @@
  */
 import {
   type Changes,
-  ERRNO,
-  FileError,
   type FileNode,
   type FolderEntry,
   MAX_XATTR,
-  type NodeKind,
-  type NodeStat,
   type NodeWriter,
   type OpenFolder,
   type Space,
@@ -20,6 +16,7 @@ import type { Walk } from "./client_types.ts";
 import { kindOfQid } from "./answers.ts";
 import { type Qid, type Reader, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
 import { Ahead, change, readAll, RemoteFile, sync, writeAll } from "./remote_file.ts";
+import { ERRNO, FileError, type NodeKind, type NodeStat } from "../files/stat.ts";
 
 /** Group of new files; the server decides on the owner itself. */
 const GROUP = 0;

@@ -2,14 +2,9 @@
 import {
   asksToWrite,
   type Changes,
-  ERRNO,
-  FileError,
   type FileNode,
-  type FileTime,
-  type Later,
   Listing,
   MAX_TARGET,
-  type NodeStat,
   readOnly,
   writerOf,
 } from "../files/node.ts";
@@ -29,6 +24,7 @@ import {
 import type { Session } from "./session.ts";
 import { after, answerWalk, putQid } from "./walk.ts";
 import { addToXattr, answerXattrCreate, answerXattrWalk, commitXattr } from "./xattrs.ts";
+import { ERRNO, FileError, type FileTime, type Later, type NodeStat } from "../files/stat.ts";
 
 type Answer = (session: Session, request: Reader, reply: Writer) => Later<void>;
 

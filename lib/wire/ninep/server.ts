@@ -6,8 +6,9 @@
  */
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
+import type { Later } from "../files/stat.ts";
 import { StreamFrozen } from "../lasting/stream.ts";
-import { asFileError, type FileNode, type Later } from "../files/node.ts";
+import { asFileError, type FileNode } from "../files/node.ts";
 import { Telling } from "../known/telling.ts";
 import { Fids } from "./fids.ts";
 import { answer } from "./requests.ts";

@@ -1,5 +1,5 @@
 /** Orders access to one thing: many callers together, or one alone, in the order in which they came. */
-import type { Later } from "../files/node.ts";
+import type { Later } from "../files/stat.ts";
 
 export class Turns {
   #alone: Promise<unknown> | undefined;

@@ -1,10 +1,11 @@
 /**
  * Walks from one fid to another by names. Each name is an entry of the folder before; links are not followed.
  */
-import { ERRNO, FileError, type FileNode, type Later, type NodeKind } from "../files/node.ts";
+import { type FileNode } from "../files/node.ts";
 import { Fid, SharedNode } from "./fids.ts";
 import { MAX_WALK, QID, type Reader, type Writer } from "./messages.ts";
 import type { Session } from "./session.ts";
+import { ERRNO, FileError, type Later, type NodeKind } from "../files/stat.ts";
 
 const QID_TYPES: Record<NodeKind, number> = {
   file: QID.FILE,

@@ -1,9 +1,10 @@
 /** Extended attributes over 9P2000.L: each is read and written through a fid of its own. */
 import { encodeRaw } from "../../base/raw_string.ts";
-import { ERRNO, FileError, type Later, MAX_XATTR, writerOf } from "../files/node.ts";
+import { MAX_XATTR, writerOf } from "../files/node.ts";
 import { Fid, type SharedNode } from "./fids.ts";
 import type { Reader, Writer } from "./messages.ts";
 import type { Session } from "./session.ts";
+import { ERRNO, FileError, type Later } from "../files/stat.ts";
 
 const none = () => new FileError(ERRNO.EOPNOTSUPP, "there are no attributes");
 
