@@ -51,6 +51,13 @@ export interface Network {
   config: Record<string, string>;
 }
 
+/** An address that a network has given out. */
+export interface Lease {
+  address: string;
+  /** "static", "dynamic", "gateway" and others. */
+  type: string;
+}
+
 export interface Volume {
   name: string;
   type: string;

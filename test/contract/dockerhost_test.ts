@@ -6,6 +6,7 @@ import { deployContract } from "./deploy_suite.ts";
 import { dockerhostFaults } from "./dockerhost_faults.ts";
 import { DOCKER_COMMANDS, DOCKER_DAEMONS, dockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineBackend } from "./engine_backend.ts";
+import { engineFaults, madeBy } from "./engine_faults.ts";
 import { engineMany } from "./engine_many.ts";
 
 for (const [name, options] of DOCKER_DAEMONS) {
@@ -22,7 +23,11 @@ for (const [name, options] of DOCKER_DAEMONS) {
       engineBackend(test, under, fixture);
       dockerhostFaults(test, under, fixture);
       // What it asks of the engine is the same by each of them.
-      if (options.version === "20.10") engineMany(test, under, fixture.engine);
+      if (options.version === "20.10") {
+        engineMany(test, under, fixture.engine);
+        const socket = fixture.daemon.host.replace("unix://", "");
+        engineFaults(test, under, { socket, made: () => madeBy(fixture.engine) });
+      }
     },
   });
 }

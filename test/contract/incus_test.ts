@@ -4,6 +4,7 @@ import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools, runTool } from "../e2e/harness.ts";
 import { INCUS_NEEDS } from "../peers/incus.ts";
 import { deployContract } from "./deploy_suite.ts";
+import { engineFaults } from "./engine_faults.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import { type IncusFixture, incusFixture } from "./incus_fixture.ts";
 
@@ -22,7 +23,15 @@ deployContract({
   lacks: await noMemory(),
   ...requireTools(INCUS_NEEDS),
   open: () => incusFixture(),
-  own: (test, under) => {
+  own: (test, under, { peer }) => {
+    const names = async (...args: string[]) =>
+      (await peer.incus(...args, "--format", "csv", "--columns", "n")).stdout.split("\n")
+        .filter(Boolean);
+    const made = async () => ({
+      containers: await names("list"),
+      networks: (await names("network", "list")).filter((name) => name.startsWith("svc")),
+    });
+    engineFaults(test, under, { socket: peer.socket, made });
     test("a subnet over a route of the daemon's host is refused, and nothing is left", async () => {
       // In the daemon's network, in which the test is.
       const route = ["blackhole", "10.213.7.0/24"];

@@ -20,6 +20,7 @@ import { deployContract, type DeploySuite } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineDies } from "./engine_dies.ts";
+import { engineFaults, madeBy } from "./engine_faults.ts";
 import { engineMany } from "./engine_many.ts";
 import { podmanFiles } from "./podman_files.ts";
 import { type PodmanFixture, podmanFixture, type PodmanFixtureOptions } from "./podman_fixture.ts";
@@ -125,6 +126,10 @@ for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
       engineBackend(test, under, fixture);
       engineMany(test, under, fixture.engine);
       if (!rootless) podmanFiles(test, under, fixture);
+      if (!rootless && (by ?? "unix") === "unix") {
+        const { socket } = fixture.peer;
+        engineFaults(test, under, { socket, made: () => madeBy(fixture.engine) });
+      }
       if (by === "ssh") {
         const containers = async (name: string) => {
           const filter = `label=svc.deployment=${name}`;

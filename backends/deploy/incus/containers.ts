@@ -24,6 +24,7 @@ import {
   RESTART,
   STOP_SIGNAL,
 } from "./instance.ts";
+import { requireRoom } from "./networks.ts";
 import { type IncusPlace, instanceName } from "./place.ts";
 import type { IncusSource } from "./source.ts";
 
@@ -44,8 +45,9 @@ function refused(error: unknown, { spec: { name }, replica }: ContainerRequest):
   );
 }
 
-/** Milliseconds that an address may take, and between looks. */
+/** Milliseconds that an address may take, between looks whether there is one left, and between looks. */
 const ADDRESS_MS = 15_000;
+const FULL_MS = 2000;
 const LOOK_MS = 25;
 
 const isMissing = (error: unknown) => error instanceof SvcError && error.code === "not_found";
@@ -174,14 +176,22 @@ export class IncusContainers implements ContainerCalls {
   }
 
   async begin(container: string, request: ContainerRequest, signal?: AbortSignal): Promise<void> {
+    const { spec: { name }, replica } = request;
     try {
-      await this.start(container, signal);
+      await this.#start(container, signal);
     } catch (error) {
       throw refused(error, request);
     }
+    const attempted = `Cannot deploy ${name}: instance ${instanceId(name, replica)}`;
+    await this.#addressed(container, attempted, signal);
   }
 
   async start(container: string, signal?: AbortSignal): Promise<void> {
+    await this.#start(container, signal);
+    await this.#addressed(container, "Cannot start an instance", signal);
+  }
+
+  async #start(container: string, signal?: AbortSignal): Promise<void> {
     const told = this.#parts.watch.expect(container, "start");
     await this.#halted(container, false);
     await this.#state(
@@ -195,20 +205,26 @@ export class IncusContainers implements ContainerCalls {
         if (!/already running|bad file descriptor/.test(String(error))) throw error;
       });
     await told();
-    await this.#addressed(container, signal);
   }
 
-  /** Incus asks for addresses once the instance runs: waits until each network has given one. */
-  async #addressed(container: string, signal?: AbortSignal): Promise<void> {
-    for (
-      const until = performance.now() + ADDRESS_MS;
-      performance.now() < until;
-      await sleep(LOOK_MS, signal)
-    ) {
-      const found = await this.#parts.watch.look(container, signal);
+  /**
+   * Incus asks for addresses once the instance runs: waits until each network has given one. Throws `conflict` where
+   * one has none left.
+   */
+  async #addressed(container: string, attempted: string, signal?: AbortSignal): Promise<void> {
+    const { place: { client }, watch } = this.#parts;
+    const begun = performance.now();
+    for (let full = FULL_MS, ran = 0; ran < ADDRESS_MS; ran = performance.now() - begun) {
+      const found = await watch.look(container, signal);
       if (!found?.State.Running) return;
-      const networks = Object.values(found.NetworkSettings.Networks ?? {});
-      if (networks.every((one) => one.IPAddress || one.GlobalIPv6Address)) return;
+      const networks = Object.entries(found.NetworkSettings.Networks ?? {});
+      const without = networks.filter(([, one]) => !one.IPAddress && !one.GlobalIPv6Address);
+      if (without.length === 0) return;
+      if (ran > full) {
+        for (const [id] of without) await requireRoom(client, id, attempted, signal);
+        full += FULL_MS;
+      }
+      await sleep(LOOK_MS, signal);
     }
   }
 

@@ -1,6 +1,8 @@
 /** Managed bridges of Incus for deployments: the daemon gives out addresses and answers for names. */
+import { SvcError } from "../../../lib/base/errors.ts";
 import type { IncusClient } from "../../../lib/incus/client.ts";
-import type { Network } from "../../../lib/incus/types.ts";
+import type { Lease, Network } from "../../../lib/incus/types.ts";
+import { NO_ADDRESS_HELP } from "../shared/engine_api/containers.ts";
 import { foreignLabels, SERVER } from "../shared/engine_api/labels.ts";
 import type { InspectedNetwork, NetworkCalls } from "../shared/engine_api/networks.ts";
 import { configOf, type IncusPlace, interfaceName, keyOf, labelsOf } from "./place.ts";
@@ -53,6 +55,28 @@ export const listNetworks = async (client: IncusClient, signal?: AbortSignal) =>
     attempted: "Cannot list the networks",
     signal,
   });
+
+/** Throws `conflict` where the network has given out all its addresses. */
+export async function requireRoom(
+  client: IncusClient,
+  id: string,
+  attempted: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const path = `/networks/${id}`;
+  const { config } = await client.get<Network>({ path, attempted, signal });
+  const leases = await client.get<Lease[]>({ path: `${path}/leases`, attempted, signal });
+  const given = leases.filter(({ address, type }) => address.includes(".") && type !== "gateway");
+  // Beside the first address, the last and the bridge's own.
+  const room = 2 ** (32 - Number(config["ipv4.address"]?.split("/")[1])) - 3;
+  // Also where it has none of IPv4.
+  if (!(given.length >= room)) return;
+  throw new SvcError(
+    "conflict",
+    `${attempted}: all addresses of network ${config[NAME] ?? id} are in use`,
+    { help: NO_ADDRESS_HELP },
+  );
+}
 
 export function incusNetworks({ client, server, networkLock }: IncusPlace): NetworkCalls {
   const list = async (signal?: AbortSignal) =>

@@ -19,6 +19,8 @@ const REMOVALS = 10;
 const ATTEMPTS = 50;
 const PAUSE_MS = 100;
 
+export const NO_ADDRESS_HELP = "delete deployments on the network, or deploy on another one";
+
 /** The engine's refusal of a container as an error of the deployment. */
 function refused(error: unknown, { spec: { name }, replica }: ContainerRequest): unknown {
   if (!(error instanceof SvcError) || daemonStatus(error) === undefined || isGone(error)) {
@@ -27,6 +29,13 @@ function refused(error: unknown, { spec: { name }, replica }: ContainerRequest):
   const words = error.message.slice(error.message.indexOf(": ") + 2);
   if (/port is already allocated|address already in use|bind for .* failed/i.test(words)) {
     return new SvcError("port_in_use", `Cannot deploy ${name}: ${words}`, { cause: error });
+  }
+  if (/no available IPv\d addresses|failed to find free IP/i.test(words)) {
+    return new SvcError(
+      "conflict",
+      `Cannot deploy ${name}: all addresses of a network are in use: ${words}`,
+      { cause: error, help: NO_ADDRESS_HELP },
+    );
   }
   return new SvcError(
     "deploy_failed",

@@ -1,0 +1,69 @@
+/** Faults around an engine with an API, as those around a host's engine are in host_faults.ts. */
+import assert from "node:assert/strict";
+import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
+import { quickSpec } from "./deploy_tools.ts";
+
+export interface FaultyEngine {
+  /** The path of the socket by which the server reaches it. */
+  socket: string;
+  /** What there is of svc's. */
+  made(): Promise<{ containers: string[]; networks: string[] }>;
+}
+
+/** By the engine's own client. */
+export async function madeBy(engine: (...args: string[]) => Promise<{ stdout: string }>) {
+  const lines = async (...args: string[]) =>
+    (await engine(...args, "-q")).stdout.split("\n").filter(Boolean);
+  return {
+    containers: await lines("ps", "-a", "--filter", "label=svc.deployment"),
+    networks: await lines("network", "ls", "--filter", "label=svc.server"),
+  };
+}
+
+export function engineFaults(
+  test: OwnTest,
+  { backend, image }: DeployBackendUnderTest,
+  { socket, made }: FaultyEngine,
+): void {
+  test("a full subnet is told and leaves nothing; its addresses come back", async () => {
+    const name = "full";
+    // The bridge has one, and one is left.
+    const networks = [{ name: "tiny", subnet: "10.123.46.0/30" }];
+    const spec = (replicas: number) => quickSpec(name, image, { networks, replicas });
+    try {
+      await assert.rejects(backend().apply(spec(2)), {
+        code: "conflict",
+        message: /all addresses of (a network|network tiny) are in use/,
+      });
+      assert.equal(await backend().status(name), undefined);
+      assert.deepEqual(await made(), { containers: [], networks: [] });
+      assert.equal((await backend().apply(spec(1))).action, "created");
+    } finally {
+      await backend().delete(name);
+    }
+  });
+
+  test("the engine's socket is gone for a while: told, and all is as it was afterwards", async () => {
+    const name = "cut-off";
+    const spec = (version: string) => quickSpec(name, image, { env: { VERSION: version } });
+    try {
+      await backend().apply(spec("1"));
+      await Deno.rename(socket, `${socket}.away`);
+      try {
+        for (const refused of [spec("2"), quickSpec("unborn", image)]) {
+          await assert.rejects(backend().apply(refused), {
+            code: "unavailable",
+            message: /there is no such socket/,
+          });
+        }
+      } finally {
+        await Deno.rename(`${socket}.away`, socket);
+      }
+      assert.equal((await backend().apply(spec("1"))).action, "unchanged");
+      assert.equal(await backend().status("unborn"), undefined);
+      assert.equal((await made()).containers.length, 1);
+    } finally {
+      await backend().delete(name);
+    }
+  });
+}
