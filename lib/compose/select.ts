@@ -71,27 +71,33 @@ export function startOrder(
   return order;
 }
 
-/**
- * The project with the named services (and those they depend on) alone; a name makes the profiles of its service
- * active. All of them without names. Throws `not_found`.
- */
-export function selectServices(loaded: LoadedProject, names: readonly string[]): LoadedProject {
-  if (names.length === 0) return loaded;
+/** The project with the profiles of the named services active, as docker compose does for who names a service. */
+export function enableNamed(loaded: LoadedProject, names: readonly string[]): LoadedProject {
   const wanted = names.filter((name) => Object.hasOwn(loaded.disabled, name));
+  if (wanted.length === 0) return loaded;
   const profiles = [
     ...loaded.profiles,
     ...wanted.flatMap((name) => loaded.disabled[name].profiles ?? []),
   ];
   const all = { ...loaded.disabled, ...loaded.project.services };
   const { services, disabled } = splitByProfile(all, profiles);
-  const project: Project = { ...loaded.project, services };
+  return { ...loaded, profiles, project: { ...loaded.project, services }, disabled };
+}
+
+/**
+ * The project with the named services (and those they depend on) alone; a name makes the profiles of its service
+ * active. All of them without names. Throws `not_found`.
+ */
+export function selectServices(whole: LoadedProject, names: readonly string[]): LoadedProject {
+  if (names.length === 0) return whole;
+  const loaded = enableNamed(whole, names);
+  const { project, project: { services }, disabled } = loaded;
   const chosen = names.flatMap((name) => named(name, project, disabled));
   const kept = new Set(startOrder(project, chosen));
   const own = record(Object.entries(services).filter(([name]) => kept.has(name)));
   const others = record(Object.entries(services).filter(([name]) => !kept.has(name)));
   return {
     ...loaded,
-    profiles,
     project: { ...project, services: own },
     disabled: { ...disabled, ...others },
   };

@@ -119,6 +119,26 @@ services:
     assert.deepEqual(await project.states(), {});
   });
 
+  await t.step("who names a service makes its profiles active", async () => {
+    await project.write("FROM base:1\n", "Dockerfile");
+    await project.write(`name: job
+services:
+  web: { image: base:1, command: httpd -f -p 80, stop_signal: SIGKILL }
+  seed: { build: ., command: echo seeded, profiles: [tools] }
+  other: { image: base:1, command: sleep 1000, profiles: [tools] }
+`);
+    ok(await project.run("build", "seed"));
+    assert.equal(ok(await project.run("run", "--rm", "seed")), "seeded\n");
+    ok(await project.run("create", "seed"));
+    assert.deepEqual(await project.states(), { "job-seed-1": "created" });
+    ok(await project.run("up", "-d"));
+    assert.deepEqual(Object.keys(await project.states()).sort(), ["job-seed-1", "job-web-1"]);
+    assert.match(ok(await project.run("up", "--no-log-prefix", "seed")), /^seeded$/m);
+    assert.equal((await project.run("up", "-d", "nobody")).code, 2);
+    ok(await project.run("down"));
+    assert.deepEqual(await project.states(), {});
+  });
+
   await t.step(
     "build sections are built where the image is missing, and with --build",
     async () => {

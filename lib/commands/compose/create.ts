@@ -13,7 +13,7 @@ async function bring(
   names: readonly string[],
   { values, until }: { values: BringUpValues; until: "created" | "started" },
 ): Promise<number> {
-  const session = await openSession(call);
+  const session = await openSession(call, names);
   await using progress = openProgress(call);
   using watch = new Watch(session.client);
   const report = progress.step.bind(progress);

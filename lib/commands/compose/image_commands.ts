@@ -20,7 +20,7 @@ import { openProgress, quietly } from "./progress.ts";
 export const build = {
   async run(call: ProjectInvocation & Invocation<typeof BUILD_OPTIONS>): Promise<number> {
     const { values, positionals, io } = call;
-    const files = await openProject(call);
+    const files = await openProject(call, call.positionals);
     const connection = await openConnection(call);
     await using prepared = await prepare(files, connection, call);
     const { loaded } = prepared;
@@ -74,7 +74,7 @@ async function eachImage(
 export const pull = {
   async run(call: ProjectInvocation & Invocation<typeof PULL_OPTIONS>): Promise<number> {
     const { values, positionals } = call;
-    const loaded = await openProject(call);
+    const loaded = await openProject(call, call.positionals);
     const { services } = loaded.project;
     const names = selected(loaded, positionals, !values.includeDeps).filter((name) => {
       const { image, build } = services[name];
@@ -116,7 +116,7 @@ async function pushImage(
 export const push = {
   async run(call: ProjectInvocation & Invocation<typeof PUSH_OPTIONS>): Promise<number> {
     const { values, positionals } = call;
-    const loaded = await openProject(call);
+    const loaded = await openProject(call, call.positionals);
     const { services } = loaded.project;
     const names = selected(loaded, positionals, !values.includeDeps)
       .filter((name) => services[name].build && services[name].image);

@@ -3,6 +3,7 @@ import { SvcError } from "../../base/errors.ts";
 import { resolve } from "../../base/path.ts";
 import type { Devcontainer } from "../../compose/devcontainer/read.ts";
 import type { LoadedProject, LoadOptions } from "../../compose/project.ts";
+import { enableNamed } from "../../compose/select.ts";
 import type { Values } from "../../config/load.ts";
 import type { Invocation } from "../command.ts";
 import type { PROJECT_OPTIONS } from "./options.ts";
@@ -83,10 +84,13 @@ async function load(invocation: ProjectInvocation): Promise<LoadedProject> {
   }
 }
 
-/** Loads the project; warnings go to standard error. */
-export async function openProject(invocation: ProjectInvocation): Promise<LoadedProject> {
+/** Loads the project, with the profiles of the named services active; warnings go to standard error. */
+export async function openProject(
+  invocation: ProjectInvocation,
+  names: readonly string[] = [],
+): Promise<LoadedProject> {
   const { io } = invocation;
-  const loaded = await load(invocation);
+  const loaded = enableNamed(await load(invocation), names);
   for (const warning of loaded.warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
   return loaded;
 }
@@ -98,11 +102,14 @@ export interface NamedProject {
 }
 
 /** For commands on what runs: they need no files where the name is given. */
-export async function nameProject(invocation: ProjectInvocation): Promise<NamedProject> {
+export async function nameProject(
+  invocation: ProjectInvocation,
+  names?: readonly string[],
+): Promise<NamedProject> {
   const { values, env } = invocation;
   const name = values.projectName ?? env.COMPOSE_PROJECT_NAME;
   try {
-    const loaded = await openProject(invocation);
+    const loaded = await openProject(invocation, names);
     return { name: loaded.project.name, loaded };
   } catch (error) {
     const missing = error instanceof SvcError && error.code === "not_found";

@@ -153,7 +153,7 @@ function isTyped({ values, io }: Call): boolean {
 
 export async function run(call: Call): Promise<number> {
   const { values, io } = call;
-  const session = await openSession(call);
+  const session = await openSession(call, call.positionals.slice(0, 1));
   const spec = await make(call, session);
   if (values.detach) {
     await io.stdout.write(`${spec.labels![LABELS.container]}\n`);

@@ -19,12 +19,12 @@ export interface Session extends NamedProject {
   states: ServiceState[];
 }
 
-/** Opens the connection, and looks what of the project is there. */
+/** Opens the connection, and looks what of the project is there. The profiles of the named services are active. */
 export async function openSession(
   invocation: ProjectInvocation,
-  named?: NamedProject,
+  names?: readonly string[],
 ): Promise<Session> {
-  const project = named ?? await nameProject(invocation);
+  const project = await nameProject(invocation, names);
   const connection = await openConnection(invocation);
   const { client } = connection;
   const states = await projectStates(client, project.name);

@@ -199,11 +199,14 @@ export async function run(call: Call): Promise<number> {
   checkFlags(call);
   const { values, io } = call;
   if (values.detach || values.wait || values.noStart) {
-    return await detached(call, await openSession(call));
+    return await detached(call, await openSession(call, call.positionals));
   }
   // The first interrupt stops services by the same connection.
   const leaving = new AbortController();
-  const session = await openSession({ ...call, io: { ...io, signal: leaving.signal } });
+  const session = await openSession(
+    { ...call, io: { ...io, signal: leaving.signal } },
+    call.positionals,
+  );
   try {
     return await attached(call, session);
   } finally {

@@ -56,7 +56,7 @@ export async function follow(
 
 export async function run(call: Call): Promise<number> {
   const { io, values, positionals: names } = call;
-  const session = await openSession(call);
+  const session = await openSession(call, names);
   const rules = await rulesOf(session, names);
   const { signal } = io;
   const quiet = quietly(call, values.quiet);
