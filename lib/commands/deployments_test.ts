@@ -48,6 +48,20 @@ Deno.test("ps: a table, or a document a line", async () => {
   assert.deepEqual(json.stdout.trim().split("\n").map((l) => JSON.parse(l)), rows);
 });
 
+Deno.test("ps, status: a deployment is paused where all its instances are", async () => {
+  const [instance] = status().instances;
+  const paused = { ...instance, state: "paused" as const };
+  for (
+    const [instances, state] of [[[paused], "paused"], [[paused, instance], "running"]] as const
+  ) {
+    const one = status({ instances: [...instances] });
+    const table = await svcFake(["ps"], { handler: () => Response.json([one]) });
+    assert.match(table.stdout, new RegExp(`^web .* ${state} `, "m"));
+    const facts = await svcFake(["status", "web"], { handler: () => Response.json(one) });
+    assert.match(facts.stdout, new RegExp(`^State: {6}${state}$`, "m"));
+  }
+});
+
 Deno.test("status: facts, instances, warnings on standard error", async () => {
   const { code, stdout, stderr, requests } = await svcFake(["status", "web"], {
     handler: () =>

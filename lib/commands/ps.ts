@@ -31,6 +31,12 @@ export function formatInstances(status: DeploymentStatus): string {
   return `${status.instances.filter((i) => UP.has(i.state)).length}/${status.instances.length}`;
 }
 
+/** "paused" where all instances are: the deployment itself counts as running. */
+export function formatState({ state, instances }: DeploymentStatus): string {
+  const paused = instances.length > 0 && instances.every((i) => i.state === "paused");
+  return paused ? "paused" : state;
+}
+
 export async function run(invocation: Invocation): Promise<number> {
   const { io, values } = invocation;
   const deployments = await listDeployments(await connect(invocation));
@@ -42,7 +48,7 @@ export async function run(invocation: Invocation): Promise<number> {
   const rows = deployments.map((d) => [
     d.name,
     d.image,
-    d.state,
+    formatState(d),
     formatInstances(d),
     formatPorts(d),
     formatAge(now - Date.parse(d.createdAt)),

@@ -7,7 +7,7 @@ import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
 import { renderFacts } from "./facts.ts";
 import type { STATUS_OPTIONS } from "./options.ts";
-import { formatIngress, formatInstances, formatPorts } from "./ps.ts";
+import { formatIngress, formatInstances, formatPorts, formatState } from "./ps.ts";
 
 /** "shop main@1a2b3c4 by ci", from the parts that are known. */
 function formatOrigin({ origin = {} }: DeploymentStatus): string {
@@ -24,7 +24,7 @@ function formatOrigin({ origin = {} }: DeploymentStatus): string {
 function facts(status: DeploymentStatus, now: number): string {
   const rows: [string, string][] = [
     ["Name", status.name],
-    ["State", status.state],
+    ["State", formatState(status)],
     ["Image", status.image],
     ["Digest", status.imageDigest ?? ""],
     ["Ports", formatPorts(status)],
