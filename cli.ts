@@ -303,7 +303,10 @@ export const COMMANDS: readonly Command[] = [
       "fields and comments; the first context becomes the current one. view hides tokens. " +
       "docs/reference/profile.md describes the file.",
     options: CONFIG_OPTIONS,
-    positionals: { min: 1, max: 2, names: "VERB" },
+    positionals: {
+      ...{ min: 1, max: 2 },
+      names: "get-contexts, current-context, use-context, set-context, delete-context or view",
+    },
     examples: [
       "svc config set-context prod --server https://svc.example.com --token - < token",
       "svc config set-context lab --ssh-addr lab.example.com --current",
@@ -366,7 +369,7 @@ export const COMMANDS: readonly Command[] = [
       "For bash: source <(svc completion bash), in ~/.bashrc; for zsh the same in ~/.zshrc; for fish: " +
       "svc completion fish | source.",
     options: options.NO_OPTIONS,
-    positionals: { min: 1, max: Infinity, names: "SHELL" },
+    positionals: { min: 1, max: Infinity, names: "bash, zsh or fish" },
     examples: ["source <(svc completion bash)"],
     run: () => import("./lib/commands/completion.ts"),
   }),
