@@ -5,6 +5,7 @@ import { text } from "node:stream/consumers";
 import { join } from "node:path";
 import { type CliOptions, svcFake } from "../../test/fixtures/cli.ts";
 import { interruption } from "../base/terminal.ts";
+import { STOPPED_MS } from "../server/sessions/session.ts";
 import { startSessionServer } from "../server/sessions/testing.ts";
 import { STATUS } from "../server/testing.ts";
 import { exitCodeOf } from "./deploy_session.ts";
@@ -86,7 +87,7 @@ Deno.test("deploy --session: ports and logs are shown until an interrupt, which 
 
 Deno.test("deploy --session: ends with the deployment's own exit code", () =>
   withServer(async (server) => {
-    const { deployments } = server;
+    const { deployments, timers } = server;
     const run = new Run(server, ["app:v1", "--name", "job"]);
     await run.shown(/^hello$/m);
     deployments.lines.push("the last line");
@@ -96,6 +97,8 @@ Deno.test("deploy --session: ends with the deployment's own exit code", () =>
       state: "failed",
       instances: [{ id: "job-0", state: "exited", exitCode: 7, restarts: 0 }],
     });
+    // Nobody starts it again.
+    await timers.fire(STOPPED_MS);
     const { code, stdout, stderr } = await run.result;
     assert.equal(code, 7, stderr);
     assert.match(stdout, /hello\nthe last line\n$/);
