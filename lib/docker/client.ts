@@ -51,8 +51,6 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** Milliseconds until the head of the answer; Infinity for calls that answer when they are done. */
   headMs?: number;
-  /** See {@linkcode Exchange}. */
-  gatherMs?: number;
   /** The path is no part of the Docker API's version: podman's own routes, `/_ping`. */
   unversioned?: boolean;
 }
@@ -245,7 +243,6 @@ export class DockerClient implements AsyncDisposable {
         },
         body: sent ?? body,
         signal: stop.signal,
-        gatherMs: options.gatherMs,
       }, lost);
     } catch (error) {
       if (stop.signal.aborted) throw stop.signal.reason;

@@ -1,5 +1,4 @@
 import { deepStrictEqual, ok, rejects, strictEqual } from "node:assert/strict";
-import { holdTimers } from "../../test/fixtures/held_timers.ts";
 import { SvcError } from "../base/errors.ts";
 import { compareVersions, DockerClient } from "./client.ts";
 import { dockerEndpoint } from "./endpoint.ts";
@@ -180,30 +179,6 @@ Deno.test("a cancelled body closes its connection", async () => {
   const body = await daemon.client.stream({ path: "/x", attempted });
   await body.cancel();
   await closed.promise;
-});
-
-Deno.test("small pieces of a body that is gathered wait for each other, and come as one", async () => {
-  const gatherMs = 123_456;
-  using timers = holdTimers(gatherMs);
-  const read = Promise.withResolvers<void>();
-  const written = Promise.withResolvers<void>();
-  await using daemon = await scriptedDaemon(async (call) => {
-    await call.write(`${HEAD}transfer-encoding: chunked\r\n\r\n2\r\n0\n\r\n`);
-    await read.promise;
-    for (let line = 1; line <= 100; line++) await call.write(`4\r\n${line + 100}\n\r\n`);
-    written.resolve();
-    await call.write("0\r\n\r\n");
-  });
-  const body = await daemon.client.stream({ path: "/x", attempted, gatherMs });
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  strictEqual((await reader.read()).value, "0\n", "the first does not wait");
-  read.resolve();
-  await written.promise;
-  strictEqual(timers.fire(), 1);
-  const next = reader.read();
-  strictEqual((await next).value!.length, 400);
-  timers.fire();
-  strictEqual((await reader.read()).done, true);
 });
 
 Deno.test("a body is sent as a stream, and left where the daemon answers before its end", async () => {

@@ -1,13 +1,8 @@
 /** One HTTP exchange on a connection of its own: nothing is kept open that a restart of the daemon could spoil. */
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
-import { concat } from "../base/collect.ts";
-import { sleep } from "../base/sleep.ts";
 import { socketDuplex } from "../wire/socket_duplex.ts";
 import type { Duplex } from "../wire/duplex.ts";
-
-/** Bytes below which a piece is small: who has more at once is not held up. */
-const SMALL = 16 * 1024;
 
 export interface Exchange {
   method: string;
@@ -16,11 +11,6 @@ export interface Exchange {
   headers: Record<string, string>;
   body?: Uint8Array | ReadableStream<Uint8Array>;
   signal?: AbortSignal;
-  /**
-   * Milliseconds for which a small piece of the answer's body lets the next ones wait, to come as one: each piece
-   * is in a block of 64 KiB of its own, which a daemon that writes line by line makes many of.
-   */
-  gatherMs?: number;
 }
 
 export interface Answer {
@@ -39,7 +29,7 @@ export type Outcome = { answer: Answer } | { upgraded: Duplex };
  */
 export function exchange(
   socket: Socket,
-  { method, path, headers, body, signal, gatherMs }: Exchange,
+  { method, path, headers, body, signal }: Exchange,
   failed: (error: unknown) => unknown,
 ): Promise<Outcome> {
   return new Promise((resolve, reject) => {
@@ -63,7 +53,7 @@ export function exchange(
     if (socket.destroyed) closed();
     request.on("response", (message) => {
       answered = true;
-      resolve({ answer: answerOf(message, socket, { signal, gatherMs }, failed) });
+      resolve({ answer: answerOf(message, socket, signal, failed) });
     });
     request.on("upgrade", (_message, connection, head) => {
       answered = true;
@@ -77,7 +67,7 @@ export function exchange(
 function answerOf(
   message: IncomingMessage,
   socket: Socket,
-  { signal, gatherMs }: Pick<Exchange, "signal" | "gatherMs">,
+  signal: AbortSignal | undefined,
   failed: (error: unknown) => unknown,
 ): Answer {
   const chunks: AsyncIterator<Uint8Array> = message[Symbol.asyncIterator]();
@@ -85,17 +75,7 @@ function answerOf(
     async pull(controller) {
       try {
         const { done, value } = await chunks.next();
-        if (!done) {
-          if (gatherMs === undefined) return controller.enqueue(value);
-          // The iterator gives one piece at a time, however many are there.
-          const more: Uint8Array | null = message.read(message.readableLength);
-          const all = more ? concat([value, more]) : value;
-          controller.enqueue(all);
-          if (all.length >= SMALL) return;
-          socket.pause();
-          await sleep(gatherMs, signal);
-          return void socket.resume();
-        }
+        if (!done) return controller.enqueue(value);
         if (!message.complete) throw new Error("its answer is cut off");
         controller.close();
       } catch (error) {

@@ -16,8 +16,6 @@ const LONGEST_LINE = 1024 * 1024;
 const PART = 16 * 1024;
 /** Milliseconds between looks whether a container that ended begins again. */
 const LOOK_MS = 100;
-/** Milliseconds that the lines of a followed log wait for each other; the first of them does not wait. */
-const GATHER_MS = 20;
 const NEWLINE = 10;
 const SPACE = 32;
 
@@ -107,12 +105,12 @@ async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part
 
 /**
  * Joins the parts of long lines. `silent`: docker's driver "local", which does not tell the newline of a line that
- * it took apart.
+ * it took apart. `follow`: where the source breaks off within a line, that is not told: the log is read once more.
  */
 async function* lines(
   source: AsyncIterable<Part[]>,
   instance: string,
-  silent: boolean,
+  { silent, follow }: { silent: boolean; follow: boolean },
 ): AsyncGenerator<LogFrame[]> {
   const begun = new Map<OutputStream, { time: string; bytes: Uint8Array[]; size: number }>();
   for await (const parts of source) {
@@ -133,6 +131,7 @@ async function* lines(
     }
     yield frames;
   }
+  if (follow) return;
   yield [...begun].map(([stream, { time, bytes }]) =>
     logFrame({ time, instance, stream, bytes: concat(bytes), whole: false })
   );
@@ -158,10 +157,9 @@ async function* once(
     },
     attempted: `Cannot read the log of ${instance}`,
     signal,
-    ...(follow && { gatherMs: GATHER_MS }),
   });
   const silent = HostConfig.LogConfig?.Type === "local";
-  yield* lines(Tty ? unframed(body) : framed(body), instance, silent);
+  yield* lines(Tty ? unframed(body) : framed(body), instance, { silent, follow: follow === true });
 }
 
 const timeOf = (date?: Date) => date && unixTime(date.toISOString());
@@ -182,21 +180,32 @@ class Told {
   /** How many of that time. */
   atLast = 0;
   #first: string | undefined;
-  readonly #lasts = new Map<LogFrame["stream"], string>();
+  /** The last time of each stream, and how many of that time. */
+  readonly #lasts = new Map<LogFrame["stream"], { time: string; count: number }>();
 
   add({ time, stream }: LogFrame): void {
     this.#first ??= time;
-    this.#lasts.set(stream, time);
+    const known = this.#lasts.get(stream);
+    if (known?.time === time) known.count++;
+    else this.#lasts.set(stream, { time, count: 1 });
     if (time === this.last) this.atLast++;
     if (this.last !== undefined && time <= this.last) return;
     this.last = time;
     this.atLast = 1;
   }
 
-  /** False: it was told, or is from before what was asked for. */
-  lacks({ time, stream }: LogFrame): boolean {
-    const known = this.#lasts.get(stream) ?? this.#first;
-    return known === undefined || time > known;
+  /**
+   * For one more reading of the log: false for a frame that was told, or is from before what was asked for. Frames of
+   * one time come in their order: some engines tell whole seconds.
+   */
+  lacking(): (frame: LogFrame) => boolean {
+    const first = this.#first;
+    const left = structuredClone(this.#lasts);
+    return ({ time, stream }) => {
+      const known = left.get(stream);
+      if (!known) return first === undefined || time > first;
+      return time > known.time || time === known.time && known.count-- <= 0;
+    };
   }
 }
 
@@ -241,13 +250,10 @@ export async function* readLogs(
       // The engine ends a followed log with the run of the container, now and then before its last lines.
       const rest = { ...asked, follow: false };
       if (told.last) Object.assign(rest, { tail: undefined, since: moved(told.last, -SECOND) });
+      const lacks = told.lacking();
       for await (const frames of once(source, rest, found)) {
-        // One after the other: what is told says what lacks.
-        const fresh = frames.filter((frame) => {
-          const lacks = told.lacks(frame);
-          if (lacks) told.add(frame);
-          return lacks;
-        });
+        const fresh = frames.filter(lacks);
+        for (const frame of fresh) told.add(frame);
         yield fresh;
       }
       let now = await source.look();

@@ -50,3 +50,22 @@ for (const tty of [false, true]) {
     }
   });
 }
+
+Deno.test("logs: what a followed log breaks off within, in a second of which more was told, is told whole, once", async () => {
+  const second = "2026-01-01T00:00:07.000000000Z";
+  const log = ["one", "two", "three"].map((line) => `${second} ${line}\n`).join("");
+  let calls = 0;
+  await using daemon = await scriptedDaemon(async (call) => {
+    await call.write("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
+    await call.write(calls++ === 0 ? log.slice(0, log.indexOf("wo")) : log);
+  });
+  const ended = { ...inspected(true), State: { StartedAt: TIME } } as Inspected;
+  const frames = readLogs({
+    client: daemon.client,
+    container: "c",
+    instance: "web-0",
+    look: () => Promise.resolve(ended),
+  }, { follow: true });
+  const lines = (await Array.fromAsync(frames)).flat().map(({ line }) => line);
+  assert.deepEqual(lines, ["one", "two", "three"]);
+});
