@@ -28,14 +28,8 @@ import {
   TYPE_MASK,
   type WatchedFolder,
 } from "./node.ts";
-import {
-  ERRNO,
-  FileError,
-  type FileTime,
-  type Later,
-  type NodeKind,
-  type NodeStat,
-} from "./stat.ts";
+import { ERRNO, FileError } from "./stat.ts";
+import type { FileTime, Later, NodeKind, NodeStat } from "./stat.ts";
 
 const { PATH, NOFOLLOW, CLOEXEC, DIRECTORY, NONBLOCK, NOCTTY, RDONLY } = O;
 /** Flags of openat2(2): answer from memory or fail with EAGAIN; never leave the folder. */
