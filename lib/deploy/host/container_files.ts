@@ -62,6 +62,8 @@ export class ContainerFiles {
   #resolvers: Resolvers;
   #log: Logger;
   #written = new WeakMap<FiledInstance, Record<string, string>>();
+  /** Those whose hosts file has comments to be cleared. */
+  #commented = new Set<FiledInstance>();
   #lock = new Mutex();
 
   constructor(resolvers: Resolvers, log: Logger) {
@@ -100,14 +102,23 @@ export class ContainerFiles {
     }
   }
 
+  /** One pass for all changes of a while: a crowd that goes is cleared once. */
   #clearLater(instance: FiledInstance): void {
-    const clear = async () => {
+    if (this.#commented.size === 0) {
+      // What was removed meanwhile is left; else the next change clears it.
+      const clear = () => this.#lock.run(() => this.#clear()).catch(() => {});
+      Deno.unrefTimer(setTimeout(clear, READ_BY_THEN) as unknown as number);
+    }
+    this.#commented.add(instance);
+  }
+
+  async #clear(): Promise<void> {
+    const commented = [...this.#commented].filter(({ running }) => running);
+    this.#commented.clear();
+    await Promise.allSettled(commented.map(async (instance) => {
       const text = this.#written.get(instance)?.hosts;
-      if (text && instance.running) await amend(join(instance.bundle, "hosts"), text);
-    };
-    // It may have been removed meanwhile; else the next change clears it.
-    const timer = setTimeout(() => void this.#lock.run(clear).catch(() => {}), READ_BY_THEN);
-    Deno.unrefTimer(timer as unknown as number);
+      if (text) await amend(join(instance.bundle, "hosts"), text);
+    }));
   }
 }
 

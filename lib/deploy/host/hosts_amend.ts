@@ -4,6 +4,8 @@
  * earlier changes become empty lines: whoever began to read one of them reads a comment.
  */
 
+import { Buffer } from "node:buffer";
+
 export interface Piece {
   /** Byte at which the text is written. */
   at: number;
@@ -12,8 +14,6 @@ export interface Piece {
 
 /** Bytes of lines that are gone, above which the file is written anew. */
 const MOST_GONE = 4096;
-
-const encoder = new TextEncoder();
 
 /**
  * The pieces to write one after the other into a file that holds `current`, so that its lines are those of
@@ -28,7 +28,7 @@ export function amendedHosts(current: string, wanted: string): Piece[] | undefin
   const gone: Piece[] = [];
   let [at, dead] = [0, 0];
   for (const line of current.slice(0, -1).split("\n")) {
-    const size = encoder.encode(line).length + 1;
+    const size = Buffer.byteLength(line) + 1;
     const count = missing.get(line) ?? 0;
     if (count > 1) missing.set(line, count - 1);
     else if (count === 1) missing.delete(line);
