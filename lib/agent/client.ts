@@ -149,8 +149,8 @@ export class AgentClient {
   async #call(): Promise<Call> {
     const { signal, start = (place) => startAgent(place, this.#options.env) } = this.#options;
     const build = this.#options.build ?? await ownBuild();
-    const until = Date.now() + START_MS;
-    let started = 0;
+    const until = performance.now() + START_MS;
+    let started = -Infinity;
     for (;;) {
       const call = await dial(this.#place.socket, signal);
       if (call && !isNewer(build, call.hello.agent)) return call;
@@ -160,11 +160,11 @@ export class AgentClient {
           if (asSvcError(error).code !== "unavailable") throw error;
         });
       }
-      if (Date.now() > until) throw notStarted(this.#place);
+      if (performance.now() > until) throw notStarted(this.#place);
       // Again after a while: the one that was about to end may have kept the first from starting.
-      if (Date.now() - started > START_MS / 12) {
+      if (performance.now() - started > START_MS / 12) {
         await start(this.#place);
-        started = Date.now();
+        started = performance.now();
       }
       await sleep(PAUSE_MS, signal);
     }

@@ -171,7 +171,7 @@ export class Held {
     const { pauses, log } = this.#options;
     const { kind, name } = this.description;
     for (let pause = pauses.first;; pause = Math.min(pause * 2, pauses.longest)) {
-      const begun = Date.now();
+      const begun = performance.now();
       try {
         await this.#attempt();
         if (!this.#leaving.signal.aborted) log(`${kind} ${name}: it has ended`);
@@ -184,7 +184,7 @@ export class Held {
           return "over";
         }
         // It worked for a while: the next attempt may come soon.
-        if (Date.now() - begun > pauses.longest) pause = pauses.first;
+        if (performance.now() - begun > pauses.longest) pause = pauses.first;
         const known = asSvcError(error);
         log(`${kind} ${name}: ${known.message}`);
         if (LASTING.has(known.code)) return await this.#failed(known);

@@ -207,7 +207,7 @@ export async function runAgent(options: AgentOptions): Promise<boolean> {
 /** Files that are open here go over to the next agent while this process lives. */
 async function untilTaken({ place, signal }: AgentOptions): Promise<void> {
   const records = new HeldRecords(place.records);
-  for (const until = Date.now() + TAKEN_MS; Date.now() < until && !signal.aborted;) {
+  for (const until = performance.now() + TAKEN_MS; performance.now() < until && !signal.aborted;) {
     if (!await records.waits(Deno.pid).catch(() => false)) return;
     await sleep(LOOK_MS, signal).catch(() => {/* looked at next */});
   }

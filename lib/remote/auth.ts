@@ -54,6 +54,7 @@ export interface AuthorizerOptions {
   credentials: () => Promise<Credentials | undefined>;
   /** Makes requests to the token server, with time limits and retries but without authorization. */
   fetch: (url: URL, init: RequestInit, signal?: AbortSignal) => Promise<Response>;
+  /** A clock that nobody sets; default: this process's own. */
   now?: () => number;
 }
 
@@ -75,7 +76,7 @@ export class Authorizer {
   }
 
   #now(): number {
-    return (this.#options.now ?? Date.now)();
+    return (this.#options.now ?? (() => performance.now()))();
   }
 
   /** The header for a request of `scope`; undefined where none is known yet. */

@@ -62,7 +62,7 @@ export async function scrubStatus(
 
 class Scrub {
   #state: State | undefined;
-  #saved = 0;
+  #saved = -Infinity;
 
   constructor(
     private readonly parts: QuarantineParts,
@@ -91,7 +91,7 @@ class Scrub {
     const call = { signal };
     let state = this.#state ?? await load(objects, call);
     if (state?.finished) {
-      await this.#until(Date.parse(state.began) + withinMs);
+      await this.#until(state, withinMs);
       state = { ...await this.#fresh(), damaged: state.damaged };
     }
     state ??= await this.#fresh();
@@ -106,8 +106,8 @@ class Scrub {
         await this.#blob(entry.key, state);
         state.after = entry.key;
         const share = Math.min(1, state.bytes / Math.max(1, state.totalBytes));
-        if (Date.now() - this.#saved > SAVE_MS) await this.#save(state);
-        await this.#until(Date.parse(state.began) + share * withinMs * AIM);
+        if (performance.now() - this.#saved > SAVE_MS) await this.#save(state);
+        await this.#until(state, share * withinMs * AIM);
       }
     }
     state.finished = new Date().toISOString();
@@ -129,10 +129,17 @@ class Scrub {
     return { began, withinMs, blobs: 0, bytes: 0, totalBytes, damaged: [], after: "" };
   }
 
-  async #until(time: number): Promise<void> {
-    for (let left = time - Date.now(); left > 0; left = time - Date.now()) {
-      if (left > SAVE_MS && this.#state) await this.#save(this.#state);
-      await sleep(Math.min(left, NAP_MS), this.signal);
+  /** `ms`: since the round began. */
+  async #until(state: State, ms: number): Promise<void> {
+    const left = () => {
+      const now = Date.now();
+      // The clock was set back: nobody waits for the time that this takes away.
+      if (Date.parse(state.began) > now) state.began = new Date(now).toISOString();
+      return Date.parse(state.began) + ms - now;
+    };
+    for (let wait = left(); wait > 0; wait = left()) {
+      if (wait > SAVE_MS && this.#state) await this.#save(this.#state);
+      await sleep(Math.min(wait, NAP_MS), this.signal);
     }
   }
 
@@ -189,7 +196,7 @@ class Scrub {
   }
 
   async #save(state: State): Promise<void> {
-    this.#saved = Date.now();
+    this.#saved = performance.now();
     await this.parts.objects.put(SCRUB, new TextEncoder().encode(JSON.stringify(state)));
   }
 }

@@ -1,6 +1,7 @@
 /** Which uploads are kept open between calls, and what happens to the others. */
 import assert from "node:assert/strict";
 import { openMemStore } from "../../backends/store/mem.ts";
+import { setClock } from "../../test/fixtures/set_clock.ts";
 import { SvcError } from "../base/errors.ts";
 import { silent } from "../base/log.ts";
 import { digestOf } from "../oci/digest.ts";
@@ -217,11 +218,23 @@ Deno.test("uploads: one that is used again and again does not expire", async () 
   const state = watched();
   const used = await state.uploads.start("a");
   const idle = await state.uploads.start("a");
-  const then = Date.now();
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  // The file's time and the server's clock count whole milliseconds.
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  const then = performance.now();
   await used.append(body("x"));
-  assert.equal(await state.uploads.expire(Date.now() - then), 1);
+  assert.equal(await state.uploads.expire(performance.now() - then), 1);
   assert.equal(await state.uploads.open("a", idle.id), undefined);
+  assert.equal((await state.uploads.open("a", used.id))!.offset, 1);
+});
+
+Deno.test("uploads: a clock that is set forward ends none that is used", async () => {
+  const state = watched();
+  const used = await state.uploads.start("a");
+  await used.append(body("x"));
+  {
+    using _forward = setClock(3600_000);
+    assert.equal(await state.uploads.expire(60_000), 0);
+  }
   assert.equal((await state.uploads.open("a", used.id))!.offset, 1);
 });
 

@@ -37,7 +37,8 @@ class Session {
   running: Running | undefined;
   ended = false;
   users = 0;
-  touched = Date.now();
+  /** When it was used last, by `performance.now()`: a clock that is set ends no upload. */
+  touched = performance.now();
 
   constructor(
     readonly repository: string,
@@ -199,7 +200,7 @@ export class Uploads {
         session = again;
       }
       session.users++;
-      session.touched = Date.now();
+      session.touched = performance.now();
       return session;
     };
     const using = async <T>(work: (session: Session) => Promise<T>): Promise<T> => {
@@ -304,7 +305,7 @@ export class Uploads {
       return file.offset;
     } finally {
       session.running = undefined;
-      session.touched = Date.now();
+      session.touched = performance.now();
     }
   }
 
@@ -370,7 +371,7 @@ export class Uploads {
       if (modified.getTime() > before) continue;
       const session = await this.#sessions.get(id);
       if (session) {
-        if (session.users > 0 || session.touched > before) continue;
+        if (session.users > 0 || performance.now() - session.touched < idleMs) continue;
         await this.#abort(session);
       } else {
         await (await this.objects.uploads.open(id, options))?.abort();

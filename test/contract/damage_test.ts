@@ -10,6 +10,7 @@ import { createContentStore } from "../../lib/store/content.ts";
 import type { ContentStore } from "../../lib/store/content_store.ts";
 import { blobKey, quarantineKey } from "../../lib/store/keys.ts";
 import type { ObjectStore } from "../../lib/store/object_store.ts";
+import { setClock } from "../fixtures/set_clock.ts";
 import { MemoryBucket, MemoryService } from "../fixtures/memory_bucket.ts";
 import { assertImage, assertSound, pushImage, smallImage } from "../fixtures/small_images.ts";
 import { wrapStore } from "../fixtures/wrapped_store.ts";
@@ -224,6 +225,25 @@ for (const [name, over] of Object.entries({ fs: overFs, mem: overMem, bucket: ov
       assert.ok(read.length <= texts.length + 1, `${read.length} readings`);
       assert.equal(new Set(read).size, texts.length);
     }
+  });
+
+  test("a clock that is set back by an hour does not keep the walk waiting", async ({ store }) => {
+    await upload(store, encode("a blob"));
+    const withinMs = 200;
+    const round = async (over: (began: string) => boolean) => {
+      await using _scrub = store.upkeep.scrub({ withinMs, log: silent });
+      for (;;) {
+        const status = await store.upkeep.scrubbed();
+        if (status?.finished && over(status.began)) return status.began;
+        await sleep(10);
+      }
+    };
+    let before = "";
+    {
+      using _ahead = setClock(3600_000);
+      before = await round(() => true);
+    }
+    await round((began) => began < before);
   });
 
   test("a push that counts on damage keeps it from being moved, and mends it", async (under) => {

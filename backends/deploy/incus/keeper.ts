@@ -7,6 +7,7 @@ import type { Logger } from "../../../lib/base/log.ts";
 import type { HealthPlan } from "../../../lib/deploy/container_config.ts";
 import { HealthMonitor, type ProbeResult } from "../../../lib/deploy/health.ts";
 import { type RestartRule, Restarts } from "../../../lib/deploy/restarts.ts";
+import { runTime } from "../../../lib/deploy/run_time.ts";
 import { FROZEN, type Instance, type InstanceState } from "../../../lib/incus/types.ts";
 import type { IncusClient } from "../../../lib/incus/client.ts";
 import { Recorder } from "./console.ts";
@@ -51,6 +52,8 @@ export class Keeper implements Known {
   #frozen = false;
   /** When the run began that is seen. */
   #run = "";
+  /** Milliseconds that it runs by now. */
+  #ran: () => number = () => 0;
   /** The run whose end is known. */
   #over = "";
   #ending: Promise<void> | undefined;
@@ -114,6 +117,7 @@ export class Keeper implements Known {
   #begin(run: string, check: string | undefined): void {
     if (this.#run === run) return;
     this.#run = run;
+    this.#ran = runTime(run);
     this.waiting = false;
     this.killed = false;
     this.forced = false;
@@ -167,12 +171,14 @@ export class Keeper implements Known {
     const { client, name } = this.#options;
     this.#monitor?.stop();
     this.#monitor = undefined;
+    // One that ended before it was seen has its times alone.
+    const ran = this.#run === run ? this.#ran() : runTime(run)();
     const finishedAt = new Date().toISOString();
     const [code] = await Promise.all([readExitCode(client, name), this.recorder.finish(run)]);
     this.exitCode = code === 0 && this.forced ? KILLED : code;
     this.finishedAt = finishedAt;
     this.#over = run;
-    if (!this.#halted) this.#await(code, Date.parse(finishedAt) - Date.parse(run));
+    if (!this.#halted) this.#await(code, ran);
   }
 
   /** Starts it again where its rule says so. */

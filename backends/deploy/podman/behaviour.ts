@@ -32,7 +32,9 @@ function inspected(found: Inspected, settled: boolean, before?: Inspected): Insp
   const ended = State.Status === "stopped" || State.Status === "exited";
   const over = settled ||
     before?.State.Status === "exited" && before.State.FinishedAt === FinishedAt;
-  const fresh = Date.now() - Date.parse(FinishedAt) < RESTART_MS;
+  // An end that is to come is one of before the clock was set back.
+  const age = Date.now() - Date.parse(FinishedAt);
+  const fresh = age < RESTART_MS && age > -RESTART_MS;
   const due = ended && !over && fresh && isDue(found);
   return {
     ...found,

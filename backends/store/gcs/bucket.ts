@@ -63,7 +63,7 @@ export class GcsBucket implements Bucket {
   #http: GcsHttp;
   #root: string;
   /** No signing is tried before this time, after a failure. */
-  #unsignedUntil = 0;
+  #unsignedUntil = -Infinity;
 
   constructor(private readonly location: GcsLocation, options: BucketOptions = {}) {
     this.shown = location.shown;
@@ -368,7 +368,7 @@ export class GcsBucket implements Bucket {
 
   async signedUrl(key: string, seconds: number, call: Call = {}): Promise<string | undefined> {
     const { storage, open } = await this.#http.service();
-    if (open || Date.now() < this.#unsignedUntil) return undefined;
+    if (open || performance.now() < this.#unsignedUntil) return undefined;
     const file = storage.bucket(this.location.bucket).file(this.location.prefix + key);
     try {
       const [url] = await this.#http.limited(call, () =>
@@ -381,7 +381,7 @@ export class GcsBucket implements Bucket {
     } catch (error) {
       // A person's credentials, or a service account that may not sign.
       if ((error as Error).name !== "SigningError") throw error;
-      this.#unsignedUntil = Date.now() + UNSIGNED_MS;
+      this.#unsignedUntil = performance.now() + UNSIGNED_MS;
       return undefined;
     }
   }

@@ -11,6 +11,7 @@ import {
 } from "../../api/auth.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { SvcError } from "../../base/errors.ts";
+import { forwardClock } from "../../base/forward_clock.ts";
 import type { InstallationSecret } from "../installation_secret.ts";
 import type { OwnTokens } from "../own_tokens.ts";
 import { grantsScope, parseScopes } from "../scope.ts";
@@ -50,9 +51,12 @@ export class Sessions {
   readonly #options: Required<SessionsOptions>;
   /** When each used nonce may be forgotten, in the order of use. */
   readonly #used = new Map<string, number>();
+  /** Of challenges: a used one that was forgotten has ended for good. */
+  readonly #clock: () => number;
 
   constructor(options: SessionsOptions) {
     this.#options = { now: Date.now, ...options };
+    this.#clock = forwardClock(this.#options.now);
     const { secret } = options;
     // Used challenges are remembered in memory, so a process with a secret of its own accepts only its own
     // challenges. Replicas accept each other's: a client may get a challenge from one and a session from
@@ -69,7 +73,7 @@ export class Sessions {
         "Cannot give a challenge: the fingerprint is not SHA256: and 43 characters of base64",
       );
     }
-    const exp = this.#options.now() + CHALLENGE_MS;
+    const exp = this.#clock() + CHALLENGE_MS;
     const challenge: Challenge = {
       key: fingerprint,
       scopes: [...new Set(parseScopes(scope, "scope"))],
@@ -95,7 +99,7 @@ export class Sessions {
     const { now, keys, tokens } = this.#options;
     const challenge = this.#sealer.open(text) as Challenge | undefined;
     if (!challenge) throw refused("the challenge is not one of this server");
-    if (now() >= challenge.exp) throw refused("the challenge has expired");
+    if (this.#clock() >= challenge.exp) throw refused("the challenge has expired");
     const sig = readSignature(signature);
     if (
       sig.key.fingerprint !== challenge.key ||
@@ -131,7 +135,7 @@ export class Sessions {
 
   /** Throws where the challenge was used before. */
   #use({ nonce, exp }: Challenge): void {
-    const now = this.#options.now();
+    const now = this.#clock();
     for (const [old, until] of this.#used) {
       if (until > now) break;
       this.#used.delete(old);

@@ -62,6 +62,17 @@ Deno.test("sessions: a signed challenge opens one, with scope and length as aske
   assert.equal(sessions.open(prove(alice, { ttl: "24h" })).expiresIn, 86_400);
 });
 
+Deno.test("sessions: a used challenge stays used when the clock is set forward, and back again", async () => {
+  const { sessions, prove, pass } = await fixture();
+  const proof = prove(alice);
+  sessions.open(proof);
+  pass(3600_000);
+  sessions.open(prove(alice));
+  pass(-3600_000);
+  await refuses("unauthorized", () => sessions.open(proof), /has expired/);
+  assert.equal(sessions.open(prove(alice)).expiresIn, 3600, "others are opened as before");
+});
+
 Deno.test("sessions: one ends with its key; a length that is none is refused", async () => {
   const end = new Date(Math.ceil(Date.now() / 1000) * 1000 + 600_000);
   const time = end.toISOString().slice(0, 19).replace(/[-T:]/g, "");

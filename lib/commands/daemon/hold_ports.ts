@@ -39,17 +39,17 @@ export const holdPorts: Holder = async ({ name, env, work }, context) => {
   );
   await context.keep({});
   context.works({});
-  for (let seen = Date.now(); !signal.aborted;) {
+  for (let seen = performance.now(); !signal.aborted;) {
     await sleep(LOOK_MS, signal).catch(() => {/* looked at next */});
     if (signal.aborted) return;
     try {
       await getDeployment(client, name);
-      seen = Date.now();
+      seen = performance.now();
       context.tell("connected");
     } catch (error) {
       const gone = error instanceof SvcError && error.code === "not_found";
-      if (signal.aborted || gone && Date.now() - seen > GONE_MS) return;
-      if (!gone) seen = Date.now();
+      if (signal.aborted || gone && performance.now() - seen > GONE_MS) return;
+      if (!gone) seen = performance.now();
       context.tell("reconnecting", asSvcError(error).message);
     }
   }

@@ -1,6 +1,7 @@
 /** The state of an instance: one value, and its transitions. */
 import type { InstanceChange } from "../../api/deployment.ts";
 import { LONGEST_DELAY, type RestartRule, Restarts } from "../restarts.ts";
+import { runTime } from "../run_time.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
 import type { HealthMonitor } from "../health.ts";
 import type { InstanceRecord } from "./record.ts";
@@ -16,6 +17,8 @@ export interface Run {
   health?: HealthMonitor;
   /** Its processes are frozen. */
   paused: boolean;
+  /** Milliseconds that it runs by now. */
+  ran: () => number;
   /** Resolves with the exit code. */
   ended: PromiseWithResolvers<number>;
 }
@@ -26,6 +29,8 @@ export interface End {
   finishedAt: string;
   /** A further explanation of the end. */
   message?: string;
+  /** Milliseconds that it ran, where this process saw it; else the times tell. */
+  ran?: number;
 }
 
 export type LifeState =
@@ -48,6 +53,8 @@ export interface LifeOptions extends RestartRule {
   restart: () => Promise<void>;
   /** Called with each change of state. */
   tell: (change: InstanceChange) => void;
+  /** A clock that nobody sets; default: this process's own. */
+  now?: () => number;
 }
 
 /** The part of the state that is on record. */
@@ -64,8 +71,9 @@ type LifeRecord = Pick<
   | "message"
 >;
 
-const ranFor = ({ startedAt, finishedAt }: End): number =>
-  startedAt === undefined ? 0 : Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt));
+const ranFor = ({ startedAt, finishedAt, ran }: End): number =>
+  ran ??
+    (startedAt === undefined ? 0 : Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt)));
 
 export class Life {
   #options: LifeOptions;
@@ -128,12 +136,13 @@ export class Life {
   }
 
   /** A run has begun: kept where the restart policy started it, else on trial. */
-  began(run: Omit<Run, "ended" | "paused">): void {
+  began(run: Omit<Run, "ended" | "paused" | "ran">): void {
     const mode = this.#state.is === "waiting" ? "kept" : "trial";
+    const ran = runTime(run.startedAt, this.#options.now);
     this.#become({
       is: "running",
       mode,
-      run: { ...run, paused: false, ended: Promise.withResolvers() },
+      run: { ...run, ran, paused: false, ended: Promise.withResolvers() },
     });
     run.health?.start();
   }
@@ -141,8 +150,8 @@ export class Life {
   /** The run has ended, possibly before this server looked. */
   ended({ code, at, oom }: ContainerExit, startedAt = this.run?.startedAt): void {
     const message = oom ? "it used more memory than its limit" : undefined;
-    const end: End = { code, startedAt, finishedAt: at.toISOString(), message };
     const { run } = this;
+    const end: End = { code, startedAt, finishedAt: at.toISOString(), message, ran: run?.ran() };
     run?.health?.stop();
     const mode = this.#state.is === "running" ? this.#state.mode : "trial";
     if (mode === "trial") this.#become({ is: "ended", mode, end });

@@ -6,12 +6,16 @@ import { Life, type LifeOptions } from "./life.ts";
 const process = { pid: 1, startTime: "1", bootId: "b" };
 const at = (ms: number) => new Date(ms);
 
+/** Milliseconds of the clock that nobody sets. */
+let clock = 0;
+
 function life(policy: RestartPolicy, options: Partial<LifeOptions> = {}) {
   const told: InstanceChange["type"][] = [];
   const one = new Life({
     policy,
     restart: () => Promise.resolve(),
     tell: ({ type }) => told.push(type),
+    now: () => clock,
     ...options,
   }, { restarts: 0 });
   return { one, told };
@@ -19,10 +23,11 @@ function life(policy: RestartPolicy, options: Partial<LifeOptions> = {}) {
 
 /** A run of `ms` that ends with `code`; the delay of the restart that follows, or what it is then. */
 function after(one: Life, code: number, ms = 0): number | string {
-  one.began({ process, startedAt: at(0).toISOString() });
+  one.began({ process, startedAt: new Date().toISOString() });
   one.keep();
+  clock += ms;
   const before = Date.now();
-  one.ended({ code, at: at(ms) });
+  one.ended({ code, at: at(Date.now() + ms) });
   const { state } = one;
   // To the next hundred: the clock goes on meanwhile.
   return state.is === "waiting" ? Math.floor((state.due - before) / 100) * 100 : state.is;
@@ -65,6 +70,25 @@ Deno.test("life: the delay doubles up to a minute and begins anew after a health
   assert.equal(delays.at(-1), 60_000);
   assert.equal(after(one, 1, 10_000), 100);
   one.halt();
+});
+
+Deno.test("life: a clock that is set neither makes a run healthy nor takes that away", () => {
+  const ran = (one: Life, ms: number, { set }: { set: number }) => {
+    one.began({ process, startedAt: new Date().toISOString() });
+    one.keep();
+    clock += ms;
+    one.ended({ code: 1, at: at(Date.now() + ms + set) });
+    const { state } = one;
+    return state.is === "waiting" ? state.due > Date.now() + 100 : state.is;
+  };
+  const hour = 3600_000;
+  const back = life("on-failure", { maxAttempts: 1 }).one;
+  assert.equal(ran(back, 10_000, { set: 0 }), false);
+  assert.equal(ran(back, 10_000, { set: -hour }), false, "a healthy run");
+  back.halt();
+  const forward = life("on-failure", { maxAttempts: 1 }).one;
+  assert.equal(ran(forward, 10, { set: 0 }), false);
+  assert.equal(ran(forward, 10, { set: hour }), "ended", "the second failure in a row");
 });
 
 Deno.test("life: an end on trial is for who waits for it; then the policy follows", () => {

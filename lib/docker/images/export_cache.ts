@@ -161,7 +161,8 @@ export class ExportCache implements AsyncDisposable {
   }
 
   #isBusy({ readers, used }: Entry): boolean {
-    return readers > 0 || Date.now() - used < (this.#options.graceMs ?? GRACE_MS);
+    // The clock may have been set back since.
+    return readers > 0 || Math.abs(Date.now() - used) < (this.#options.graceMs ?? GRACE_MS);
   }
 
   /** Drops archives, the least recently used first, until the rest fits. Those that are being read stay. */

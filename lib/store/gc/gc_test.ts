@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { DigestSet } from "./digest_set.ts";
 import { eachOf } from "./each.ts";
+import { setClock } from "../../../test/fixtures/set_clock.ts";
 import { LeaseTable } from "./lease_table.ts";
+import { LocalGuard } from "./local_guard.ts";
 
 const digest = (n: number) => `sha256:${n.toString(16).padStart(32, "0").padEnd(64, "a")}`;
 
@@ -105,4 +107,12 @@ Deno.test("work on many items goes on some at a time, and ends with the first fa
   }
   await assert.rejects(eachOf(broken(), 4, work), /unreadable/);
   assert.equal(running, 0);
+});
+
+Deno.test("what may be of a push of before stays for its time, also when the clock is set forward", () => {
+  const guard = new LocalGuard();
+  const { from, to } = guard.unsureTime(60_000)!;
+  assert.equal(to.getTime() - from.getTime(), 60_000);
+  using _forward = setClock(3600_000);
+  assert.equal(guard.unsureTime(60_000)?.from.getTime(), from.getTime());
 });

@@ -21,7 +21,9 @@ export class LocalGuard implements Guard {
   #gate = new Gate();
   #leases: LeaseTable;
   #dying = new Map<string, Promise<void>>();
-  #opened = Date.now();
+  readonly #opened = Date.now();
+  /** The same moment by a clock that nobody sets. */
+  readonly #begun = performance.now();
 
   constructor(idleMs: number = IDLE_MS) {
     this.#leases = new LeaseTable(idleMs);
@@ -94,8 +96,7 @@ export class LocalGuard implements Guard {
   }
 
   unsureTime(idleMs: number): { from: Date; to: Date } | undefined {
-    const age = Date.now() - this.#opened;
-    if (age >= idleMs) return undefined;
+    if (performance.now() - this.#begun >= idleMs) return undefined;
     return { from: new Date(this.#opened - idleMs), to: new Date(this.#opened) };
   }
 

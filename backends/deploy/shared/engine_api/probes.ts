@@ -4,6 +4,7 @@ import { SvcError } from "../../../../lib/base/errors.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { HealthcheckSpec } from "../../../../lib/api/deploy_spec.ts";
+import { runTime } from "../../../../lib/deploy/run_time.ts";
 import { type Inspected, runs } from "./inspect.ts";
 import { PROBES } from "./labels.ts";
 
@@ -78,9 +79,10 @@ export class Probes {
 
   async #run(container: string, started: string, times: Times): Promise<void> {
     const { probe, state, signal, log } = this.#options;
-    const settling = Date.parse(started) + times.startPeriod;
+    const ran = runTime(started);
     for (let failures = 0; !signal.aborted;) {
-      const early = Date.now() < settling && state(container)?.State.Health?.Status !== "healthy";
+      const early = ran() < times.startPeriod &&
+        state(container)?.State.Health?.Status !== "healthy";
       await sleep(early ? times.startInterval : times.interval, signal);
       const found = state(container);
       if (!found || !runs(found) || found.State.StartedAt !== started) return;
