@@ -1,7 +1,8 @@
 /**
- * Mutation runs, by hand: `deno run -A scripts/mutate.ts [TARGET…] [--jobs N]`. Puts one small defect at a
- * time into a copy of the tree and runs the target's tests: a mutant that they let pass is a survivor. Those
- * that are known, as they change nothing that can be seen, stand in test/mutation/survivors.txt with a reason.
+ * Mutation runs, by hand: `deno run -A scripts/mutate.ts [TARGET…] [--jobs=N] [--only=PATTERN]`. Puts one
+ * small defect at a time into a copy of the tree and runs the target's tests: a mutant that they let pass is a
+ * survivor. Those that are known, as they change nothing that can be seen, stand in test/mutation/survivors.txt
+ * with a reason. PATTERN, a regular expression, chooses among the mutants by their names: "path: change".
  *
  * Exit code 1 lists the other survivors, and the lines of that file that are no survivors any more.
  */
@@ -11,9 +12,6 @@ import { type Mutant, mutantsOf } from "./mutation/mutants.ts";
 import { TARGETS } from "./mutation/targets.ts";
 
 const SURVIVORS = join(ROOT, "test/mutation/survivors.txt");
-
-/** Several times what the slowest of the tests take: a mutant that loops is found out. */
-const TIMEOUT_MS = 90_000;
 
 interface Case extends Mutant {
   path: string;
@@ -36,23 +34,90 @@ async function copyTree(): Promise<string> {
   return copy;
 }
 
-async function passes(tree: string, tests: readonly string[]): Promise<boolean> {
+/** The test files among the paths, those in folders too. */
+async function testFiles(paths: readonly string[]): Promise<string[]> {
+  const files = (await output("git", ["ls-files", ...paths], ROOT)).split("\n");
+  return files.filter((file) => file.endsWith("_test.ts"));
+}
+
+async function passes(tree: string, file: string, limitMs: number): Promise<boolean> {
   const { success } = await new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "-q", "--no-check", "--fail-fast", ...tests],
+    args: ["test", "-A", "-q", "--no-check", "--fail-fast", file],
     cwd: tree,
     stdout: "null",
     stderr: "null",
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: AbortSignal.timeout(limitMs),
   }).output();
   return success;
 }
 
-async function survives(tree: string, { path, source, tests }: Case): Promise<boolean> {
-  const file = join(tree, path);
+/** Does the work on each item in a tree of its own, `jobs` of them at a time. */
+async function inTrees<T>(
+  items: readonly T[],
+  jobs: number,
+  work: (tree: string, item: T) => Promise<void>,
+): Promise<void> {
+  const waiting = [...items];
+  const worker = async () => {
+    const tree = await copyTree();
+    try {
+      for (let next = waiting.shift(); next; next = waiting.shift()) await work(tree, next);
+    } finally {
+      await Deno.remove(tree, { recursive: true });
+    }
+  };
+  await Promise.all(Array.from({ length: jobs }, worker));
+}
+
+/** The milliseconds that each test file takes. */
+async function timesOf(
+  files: readonly string[],
+  jobs: number,
+): Promise<ReadonlyMap<string, number>> {
+  const times = new Map<string, number>();
+  await inTrees(files, jobs, async (tree, file) => {
+    const started = performance.now();
+    // What fails without a defect would seem to find every mutant.
+    if (!await passes(tree, file, 600_000)) throw new Error(`${file} fails without a mutant`);
+    times.set(file, performance.now() - started);
+  });
+  return times;
+}
+
+/** In which order test files look at a source's mutants: those that found the most in the least time come first. */
+class Finders {
+  readonly #found = new Map<string, number>();
+
+  constructor(readonly times: ReadonlyMap<string, number>) {}
+
+  order({ path, tests }: Case): string[] {
+    const rank = (file: string) =>
+      ((this.#found.get(`${path} ${file}`) ?? 0) + 1) / this.times.get(file)!;
+    return tests.toSorted((a, b) => rank(b) - rank(a));
+  }
+
+  add({ path }: Case, file: string): void {
+    const key = `${path} ${file}`;
+    this.#found.set(key, (this.#found.get(key) ?? 0) + 1);
+  }
+}
+
+async function survives(
+  tree: string,
+  one: Case,
+  finders: Finders,
+): Promise<boolean> {
+  const file = join(tree, one.path);
   const original = await Deno.readTextFile(file);
   try {
-    await Deno.writeTextFile(file, source);
-    return await passes(tree, tests);
+    await Deno.writeTextFile(file, one.source);
+    for (const test of finders.order(one)) {
+      // Far longer than without a defect: then it loops.
+      if (await passes(tree, test, 30_000 + 4 * finders.times.get(test)!)) continue;
+      finders.add(one, test);
+      return false;
+    }
+    return true;
   } finally {
     await Deno.writeTextFile(file, original);
   }
@@ -61,30 +126,27 @@ async function survives(tree: string, { path, source, tests }: Case): Promise<bo
 async function casesOf(name: string): Promise<Case[]> {
   const target = TARGETS[name];
   if (!target) throw new Error(`Unknown target ${name}: use ${Object.keys(TARGETS).join(", ")}`);
+  const tests = await testFiles(target.tests);
   const sources = await Promise.all(target.sources.map(async (path) => {
     const mutants = mutantsOf(await Deno.readTextFile(join(ROOT, path)));
-    return mutants.map((mutant) => ({ ...mutant, path, tests: target.tests }));
+    return mutants.map((mutant) => ({ ...mutant, path, tests }));
   }));
   return sources.flat();
 }
 
 /** Resolves to the surviving cases, in order. */
 async function run(cases: readonly Case[], jobs: number): Promise<Case[]> {
+  const files = new Set(cases.flatMap(({ tests }) => tests));
+  const finders = new Finders(await timesOf([...files], jobs));
   const found = new Set<Case>();
-  const waiting = [...cases];
-  const worker = async () => {
-    const tree = await copyTree();
-    try {
-      for (let next = waiting.shift(); next; next = waiting.shift()) {
-        if (!await survives(tree, next)) continue;
-        found.add(next);
-        console.log(`survived  ${nameOf(next)}  (line ${next.line})`);
-      }
-    } finally {
-      await Deno.remove(tree, { recursive: true });
+  let done = 0;
+  await inTrees(cases, jobs, async (tree, one) => {
+    if (await survives(tree, one, finders)) {
+      found.add(one);
+      console.log(`survived  ${nameOf(one)}  (line ${one.line})`);
     }
-  };
-  await Promise.all(Array.from({ length: jobs }, worker));
+    if (++done % 50 === 0) console.error(`${done} of ${cases.length} mutants`);
+  });
   return cases.filter((one) => found.has(one));
 }
 
@@ -101,14 +163,18 @@ async function knownSurvivors(): Promise<string[]> {
 async function main(args: string[]): Promise<number> {
   const jobs = Number(args.find((arg) => arg.startsWith("--jobs="))?.slice(7) ?? 1);
   const named = args.filter((arg) => !arg.startsWith("--"));
-  const cases = (await Promise.all((named.length ? named : Object.keys(TARGETS)).map(casesOf)))
-    .flat();
+  const only = new RegExp(args.find((arg) => arg.startsWith("--only="))?.slice(7) ?? "");
+  const targets = named.length ? named : Object.keys(TARGETS);
+  const cases = (await Promise.all(targets.map(casesOf))).flat()
+    .filter((one) => only.test(nameOf(one)));
   const survivors = await run(cases, jobs);
   const known = await knownSurvivors();
   const names = new Set(survivors.map(nameOf));
-  const paths = new Set(cases.map(({ path }) => path));
   const fresh = survivors.filter((one) => !known.includes(nameOf(one)));
-  const gone = known.filter((name) => paths.has(name.split(": ")[0]) && !names.has(name));
+  const sources = targets.flatMap((name) => TARGETS[name].sources);
+  const gone = known.filter((name) =>
+    sources.includes(name.split(": ")[0]) && only.test(name) && !names.has(name)
+  );
   for (const name of gone) console.log(`killed by now, to be taken out of the list: ${name}`);
   console.log(
     `${cases.length} mutants, ${cases.length - survivors.length} killed, ` +

@@ -4,7 +4,7 @@ import { parse } from "@babel/parser";
 export interface Mutant {
   /** Line of the first difference, from 1. */
   line: number;
-  /** The original and the changed text: "a < b → a <= b". */
+  /** The original and the changed text: "a < b → a <= b", and the line where the source has several of these. */
   change: string;
   /** The whole source with the change. */
   source: string;
@@ -115,7 +115,8 @@ export function mutantsOf(source: string): Mutant[] {
     // `return undefined` is what it is.
     .filter(({ start, end, text }) => source.slice(start, end) !== text)
     .sort((a, b) => a.start - b.start);
-  return edits.map(({ node, start, end, text }) => {
+  const lines = source.split("\n");
+  const mutants = edits.map(({ node, start, end, text }) => {
     const before = source.slice(node.start, node.end);
     const after = source.slice(node.start, start) + text + source.slice(end, node.end);
     return {
@@ -124,4 +125,10 @@ export function mutantsOf(source: string): Mutant[] {
       source: source.slice(0, start) + text + source.slice(end),
     };
   });
+  const times = Map.groupBy(mutants, ({ change }) => change);
+  return mutants.map((mutant) =>
+    times.get(mutant.change)!.length === 1
+      ? mutant
+      : { ...mutant, change: `${mutant.change} in ${shown(lines[mutant.line - 1])}` }
+  );
 }

@@ -26,3 +26,13 @@ Deno.test("mutants: each source differs from the original in that one place", ()
     "return a === 'x' || list.has(a);",
   ]);
 });
+
+Deno.test("mutants: where a source has the same change twice, the name says the line", () => {
+  assert.deepEqual(changes("f(true);\ng(1, true);"), [
+    "f(true); → ;",
+    "true → false in f(true);",
+    "g(1, true); → ;",
+    "1 → 2",
+    "true → false in g(1, true);",
+  ]);
+});

@@ -1,7 +1,7 @@
 /** What scripts/mutate.ts changes, and the tests that have to find it. */
 export interface Target {
   sources: readonly string[];
-  /** Tests that must find every defect in these sources, the quickest first. */
+  /** Test files, and folders of them, that must find every defect in these sources. */
   tests: readonly string[];
 }
 
