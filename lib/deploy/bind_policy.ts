@@ -25,8 +25,8 @@ export interface OpenSource extends Disposable {
 }
 
 /**
- * Opens a bind source that the policy allows. First its links are followed. Then their target is opened below
- * the permitted folder without following any link. So no link in an allowed folder leads out of it, not even
+ * Opens a bind source that the policy allows. First its links are followed. Then their target is opened
+ * without following any link. So no link in an allowed folder leads out of it, not even
  * one that is created meanwhile. Throws `denied`, or `not_found` for a missing source.
  */
 export async function openSource(
@@ -58,10 +58,9 @@ export async function openSource(
   const roots = await Promise.all(
     permitted.map((prefix) => Deno.realPath(prefix).catch(() => prefix)),
   );
-  const root = roots.find((root) => under(real, root));
-  if (root === undefined) throw refuse(real);
+  if (!roots.some((root) => under(real, root))) throw refuse(real);
   try {
-    const fd = openInside(root, real);
+    const fd = openPlain(real);
     return { fd, [Symbol.dispose]: () => close(fd) };
   } catch (error) {
     if (!(error instanceof SystemError)) throw error;
@@ -69,14 +68,15 @@ export async function openSource(
   }
 }
 
-/** Opens `path`, which is `root` or below it, without following a link. */
-function openInside(root: string, path: string): number {
-  const inside = path.slice(root.length).replace(/^\/+/, "");
-  const folder = inside === "" ? undefined : open(root, O.PATH | O.DIRECTORY | O.NOFOLLOW);
-  if (folder === undefined) return open(root, O.PATH | O.NOFOLLOW);
+/**
+ * Opens a path without following a link, not even in the place of the source itself: O_NOFOLLOW would open that
+ * link, and whoever is given the open link follows it.
+ */
+function openPlain(path: string): number {
+  const top = open("/", O.PATH | O.DIRECTORY);
   try {
-    return openBelow(folder, inside, O.PATH | O.NOFOLLOW, RESOLVE.BENEATH | RESOLVE.NO_SYMLINKS);
+    return openBelow(top, path.slice(1) || ".", O.PATH, RESOLVE.BENEATH | RESOLVE.NO_SYMLINKS);
   } finally {
-    close(folder);
+    close(top);
   }
 }

@@ -69,6 +69,50 @@ Deno.test("a prefix below another one permits nothing that the other does not", 
     await assert.rejects(opened(join(root, "data"), prefixes), denied);
   }));
 
+/** Runs `use` where following a path's links does `then` with what was found. */
+async function whereLinksAreFollowed(
+  then: (real: string) => Promise<void>,
+  use: () => Promise<void>,
+): Promise<void> {
+  const { realPath } = Deno;
+  Deno.realPath = async (path) => {
+    const real = await realPath(path);
+    await then(real);
+    return real;
+  };
+  try {
+    await use();
+  } finally {
+    Deno.realPath = realPath;
+  }
+}
+
+Deno.test("sources: what becomes a link after its path was followed is refused", () =>
+  folder(async (root) => {
+    for (const [name, source] of [["a", "a/data"], ["b", "b"]]) {
+      await Deno.mkdir(join(root, source), { recursive: true });
+      const swap = async (real: string) => {
+        if (!real.endsWith(source)) return;
+        await Deno.remove(join(root, name), { recursive: true });
+        await Deno.symlink("/etc", join(root, name));
+      };
+      await whereLinksAreFollowed(swap, () =>
+        assert.rejects(opened(join(root, source), [root]), {
+          ...denied,
+          message: /changed meanwhile \(.*(ELOOP|EXDEV)/,
+        }));
+    }
+  }));
+
+Deno.test("sources: one that the server may not look at is not told as missing", () =>
+  folder(async (root) => {
+    const closed = new Deno.errors.PermissionDenied("closed");
+    await whereLinksAreFollowed(
+      () => Promise.reject(closed),
+      () => assert.rejects(opened(root, [root]), closed),
+    );
+  }));
+
 Deno.test("a folder that is swapped for a link all the time never leads out", () =>
   folder(async (root) => {
     await Deno.mkdir(join(root, "ok/a/data"), { recursive: true });
