@@ -85,6 +85,13 @@ Deno.test("every kind that is asked for is named at once", () => {
   });
 });
 
+Deno.test("the values that amount to root are named: of another driver's volume its options too", () => {
+  const volume = { name: "v", target: "/v", driver: "plugin", driverOpts: { share: "//nas/x" } };
+  assert.throws(() => requirePermitted(spec({ volumes: [volume] }), []), {
+    message: /does not permit volumes \(plugin, share=\/\/nas\/x\), which/,
+  });
+});
+
 Deno.test("what a container may anyway is permitted", () => {
   const usual = [
     { privileged: false, pidMode: "", ipcMode: "private", networks: ["front", "none"].slice(0, 1) },
@@ -92,6 +99,8 @@ Deno.test("what a container may anyway is permitted", () => {
     { networks: ["none"] },
     { networks: [{ name: "front", driverOpts: {}, subnet: "10.123.45.0/24" }] },
     { networks: [{ name: "a", subnet: "172.31.0.0/16" }, { name: "b", subnet: "fd00:1::/64" }] },
+    ...["10.0.0.0/8", "10.250.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]
+      .map((subnet) => ({ networks: [{ name: "private", subnet }] })),
     { volumes: [{ name: "v", target: "/v", driver: "local" }] },
     { volumes: [{ name: "v", target: "/v", driver: "default" }] },
     { volumes: [{ name: "v", target: "/v", driverOpts: { type: "tmpfs", device: "tmpfs" } }] },

@@ -10,6 +10,7 @@ Deno.test("authorized_keys: what a line grants, and until when", () => {
   assert.deepEqual([plain.name, plain.scopes, plain.expires], ["alice@host", ["api"], undefined]);
   const bare = parseAuthorizedKey(KEY);
   assert.equal(bare.name, bare.key.fingerprint);
+  assert.equal(parseAuthorizedKey(`${KEY} ${"n".repeat(128)}`).name.length, 128);
   const full = parseAuthorizedKey(
     `no-pty,expiry-time="20300102030405Z",scope="registry:pull" ${KEY} \\"ci\\"`,
   );
@@ -38,6 +39,10 @@ Deno.test("authorized_keys: a line that is not understood grants nothing", () =>
     [`scope="api";${KEY}`, /not followed by a key/],
     [`scope="api ${KEY}`, /quote of its options is not closed/],
     [`="x" ${KEY}`, /options cannot be read/],
+    // A backslash quotes a quote and nothing else.
+    [String.raw`scope="a\pi" ${KEY}`, /scope/],
+    [String.raw`scope="api\" ${KEY}`, /quote of its options is not closed/],
+    [`${KEY} ${"n".repeat(129)}`, /more than 128 characters/],
   ];
   for (const [line, why] of cases) {
     assert.throws(() => parseAuthorizedKey(line), (error: Error) => why.test(error.message), line);
@@ -49,6 +54,7 @@ Deno.test("authorized_keys: a file is read whole or not at all, with the line at
   assert.deepEqual(two.map(({ name }) => name), ["one", "two"]);
   assert.throws(() => parseAuthorizedKeys(`${KEY}\n\n${KEY} again`), /^Error: line 3: .*twice/);
   assert.throws(() => parseAuthorizedKeys(`${KEY}\nnonsense\n`), /^Error: line 2: /);
+  assert.deepEqual(parseAuthorizedKeys("#".repeat(4 * 2 ** 20)), []);
   assert.throws(() => parseAuthorizedKeys("#".repeat(4 * 2 ** 20 + 1)), /larger than 4 MiB/);
 });
 
@@ -57,6 +63,8 @@ Deno.test("enrolment: one line, an end that the server and the caller's own key 
   const after = (ms: number) => new Date(Date.now() + ms).toISOString();
   const own = requestedKey({ publicKey: `${KEY} a`, expiresAt: after(hour) }, 2 * hour);
   assert.ok(Math.abs(own.expires! - Date.now() - hour) <= 1000);
+  assert.equal(own.name, "a");
+  assert.equal(requestedKey({ publicKey: `${KEY} a`, name: " b " }, hour).name, "b");
   const bounded = requestedKey({ publicKey: KEY }, hour, Date.now() + 1000);
   assert.ok(bounded.expires! <= Date.now() + 1000);
   const cases: [Parameters<typeof requestedKey>, RegExp][] = [

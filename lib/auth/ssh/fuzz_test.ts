@@ -87,6 +87,9 @@ Deno.test("ssh: a signature or key that says the same in other bytes is refused"
         Buffer.from(behind),
       ]).toString("base64");
     assert(verifySshsig(parseSshsig(packed({})), "n", bytes.encode("text")), key.algorithm);
+    // Blanks do not count, but for the length.
+    assert(parseSshsig(packed({}).padEnd(32 * 1024)));
+    assert.throws(() => parseSshsig(packed({}).padEnd(32 * 1024 + 1)), /too long/);
     const others = [
       packed({ version: u32(2) }),
       packed({ blob: Buffer.concat([blob, u32(0)]) }),
@@ -100,7 +103,14 @@ Deno.test("ssh: a signature or key that says the same in other bytes is refused"
     const parts = new WireReader(numbers);
     const [r, s] = [parts.string(), parts.string()];
     const long = Buffer.concat([packString(Buffer.concat([Buffer.from([0]), r])), packString(s)]);
-    assert(!verifySshsig(parseSshsig(packed({ numbers: long })), "n", bytes.encode("text")));
+    // Both numbers in the place of the second one.
+    const size = Math.ceil(Number(key.algorithm.slice(-3)) / 8);
+    const padded = Buffer.concat([Buffer.alloc(size), s]).subarray(-size);
+    const twice = packString(Buffer.concat([r, padded]));
+    for (const numbers of [long, Buffer.concat([packString(r), twice])]) {
+      const sig = parseSshsig(packed({ numbers }));
+      assert(!verifySshsig(sig, "n", bytes.encode("text")), key.algorithm);
+    }
   }
 });
 

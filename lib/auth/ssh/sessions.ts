@@ -23,7 +23,7 @@ import { Malformed } from "./wire.ts";
 /** Milliseconds in which a signed challenge must return: long enough to type a passphrase. */
 const CHALLENGE_MS = 120_000;
 
-/** Used challenges that are remembered. Only holders of enrolled keys can use one. */
+/** Only holders of enrolled keys can use a challenge. */
 const MOST_USED = 100_000;
 
 const FINGERPRINT = /^SHA256:[A-Za-z0-9+/]{43}$/;
@@ -44,6 +44,8 @@ export interface SessionsOptions {
   keys: KeyStore;
   tokens: OwnTokens;
   now?: () => number;
+  /** Used challenges that are remembered; default 100,000. */
+  mostUsed?: number;
 }
 
 export class Sessions {
@@ -55,7 +57,7 @@ export class Sessions {
   readonly #clock: () => number;
 
   constructor(options: SessionsOptions) {
-    this.#options = { now: Date.now, ...options };
+    this.#options = { now: Date.now, mostUsed: MOST_USED, ...options };
     this.#clock = forwardClock(this.#options.now);
     const { secret } = options;
     // Used challenges are remembered in memory, so a process with a secret of its own accepts only its own
@@ -141,7 +143,7 @@ export class Sessions {
       this.#used.delete(old);
     }
     if (this.#used.has(nonce)) throw refused("the challenge was used before");
-    if (this.#used.size >= MOST_USED) {
+    if (this.#used.size >= this.#options.mostUsed) {
       throw new SvcError("unavailable", "Cannot open a session: too many were opened just now");
     }
     this.#used.set(nonce, exp);

@@ -26,14 +26,21 @@ const refuses = async (code: string, work: () => unknown, message?: RegExp) =>
     return true;
   });
 
-async function fixture(declared = `${alice.line} alice\n`, shared = false) {
+async function fixture(
+  declared = `${alice.line} alice\n`,
+  shared = false,
+  mostUsed: number | undefined = undefined,
+) {
   let now = Date.now();
   const clock = () => now;
   const secret = new InstallationSecret("a secret of some length, for tests only", shared);
   const keys = await KeyStore.open({ declared, log: silent });
   const hasKey = (key: string) => keys.find(key, now) !== undefined;
   const tokens = new OwnTokens({ secret, hasKey, now: clock });
-  const sessions = new Sessions({ secret, keys, tokens, now: clock });
+  const sessions = new Sessions({
+    ...{ secret, keys, tokens, now: clock },
+    ...mostUsed !== undefined && { mostUsed },
+  });
   const prove = (key: typeof alice, request: { scope?: string; ttl?: string } = {}) => {
     const { challenge } = sessions.challenge({ fingerprint: fingerprint(key.line), ...request });
     return { challenge, signature: sshSign(key, SSHSIG_NAMESPACE, challenge) };
@@ -87,6 +94,32 @@ Deno.test("sessions: one ends with its key; a length that is none is refused", a
   sessions.open(proof);
   pass(482_000);
   await refuses("unauthorized", () => sessions.open(prove(alice)), /not enrolled/);
+});
+
+Deno.test("sessions: as many are opened as used challenges can be remembered, until these have expired", async () => {
+  const { sessions, prove, pass } = await fixture(undefined, false, 2);
+  const first = prove(alice);
+  sessions.open(first);
+  pass(60_000);
+  const second = prove(alice);
+  sessions.open(second);
+  await refuses("unavailable", () => sessions.open(prove(alice)), /too many/);
+  pass(60_000);
+  sessions.open(prove(alice));
+  await refuses("unauthorized", () => sessions.open(second), /used before/);
+  await refuses("unavailable", () => sessions.open(prove(alice)), /too many/);
+});
+
+Deno.test("sessions: the answers say when the challenge and the session end", async () => {
+  const { sessions, prove, pass } = await fixture();
+  const key = fingerprint(alice.line);
+  const first = Date.parse(sessions.challenge({ fingerprint: key }).expiresAt);
+  pass(1_000);
+  assert.equal(Date.parse(sessions.challenge({ fingerprint: key }).expiresAt), first + 1_000);
+  const session = sessions.open(prove(alice, { ttl: "1m" }));
+  // A challenge is good for two minutes.
+  assert.equal(Date.parse(session.expiresAt) - (first - 119_000), 60_000);
+  assert.equal(session.expiresIn, 60);
 });
 
 Deno.test("sessions: a signature that cannot be read says why", async () => {
@@ -285,6 +318,8 @@ Deno.test("keys: one that could do more than its enroller is refused", async () 
     /scope/,
   );
   requireKeysOf("carl", as("keeper"), policy);
+  requireKeysOf("carl", as("carl"), policy);
+  await refuses("denied", () => requireKeysOf("", as(""), policy), /keys of ""/);
   await refuses("denied", () => requireKeysOf("carl", as("bob"), policy), /keys of "carl"/);
 });
 
