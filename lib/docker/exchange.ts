@@ -95,17 +95,24 @@ async function send(request: ClientRequest, body: Exchange["body"]): Promise<voi
     return;
   }
   const reader = body.getReader();
-  const gone = new Promise<undefined>((resolve) => request.once("close", () => resolve(undefined)));
+  let gone = false;
+  let wake = () => {};
+  // Nothing happens where it has ended; a read that waits ends.
+  const cancel = () => void reader.cancel().catch(() => {/* it failed, which is told */});
+  request.on("drain", () => wake());
+  request.once("close", () => {
+    gone = true;
+    wake();
+    cancel();
+  });
   try {
     for (;;) {
-      const next = await Promise.race([reader.read(), gone]);
-      if (!next || request.destroyed) return;
-      if (next.done) return void request.end();
-      if (request.write(next.value)) continue;
-      await Promise.race([new Promise<void>((resolve) => request.once("drain", resolve)), gone]);
+      const { done, value } = await reader.read();
+      if (gone || request.destroyed) return;
+      if (done) return void request.end();
+      if (!request.write(value)) await new Promise<void>((resolve) => wake = resolve);
     }
   } finally {
-    // Nothing happens where it has ended.
-    reader.cancel().catch(() => {/* it failed, which is told */});
+    cancel();
   }
 }

@@ -141,15 +141,17 @@ export async function applyLayer(
     wake?.();
   }, signal);
   let over = false;
+  const reader = layer.getReader();
   const settled = () => {
     over = true;
     wake?.();
+    // Ends a read that waits. No race with the result for each chunk: all of them would stay until it is there.
+    reader.cancel().catch(() => {/* what broke it has been thrown already */});
   };
   running.result.then(settled, settled);
-  const reader = layer.getReader();
   try {
     while (!over) {
-      const { done, value } = await Promise.race([reader.read(), running.result.then(DONE)]);
+      const { done, value } = await reader.read();
       if (done) break;
       // A copy, since the chunk may be a view of shared memory. (Buffer's slice() would not copy.)
       const bytes = new Uint8Array(value);
@@ -170,8 +172,6 @@ export async function applyLayer(
     reader.releaseLock();
   }
 }
-
-const DONE = () => ({ done: true, value: undefined } as const);
 
 /** Blocks that a Worker may send before the reader takes them. */
 const AHEAD = 4;

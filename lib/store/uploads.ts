@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import type { LentConnection, RequestBody } from "../base/request_body.ts";
+import { waitFor } from "../base/wait_for.ts";
 import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from "../oci/digest.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
@@ -226,32 +227,21 @@ export class Uploads {
   /** The session's lock; an append that holds it without progress is ended. */
   async #acquire(session: Session, signal?: AbortSignal): Promise<Disposable> {
     signal?.throwIfAborted();
-    let held = false;
-    const acquiring = session.mutex.acquire().then((lock) => {
-      held = true;
-      return lock;
-    });
-    for (;;) {
-      let timer;
-      const tick = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, this.stalledMs / 10);
-      });
-      await Promise.race([acquiring, tick]);
-      clearTimeout(timer);
-      if (held) return await acquiring;
-      if (signal?.aborted) {
-        acquiring.then((lock) => lock[Symbol.dispose]());
-        throw signal.reason;
-      }
+    const acquiring = session.mutex.acquire();
+    const endStalled = () => {
       const { running } = session;
-      if (running && performance.now() - running.progress > this.stalledMs) {
-        running.abort.abort(
-          new SvcError(
-            "conflict",
-            `Cannot go on with upload ${session.file.id}: a newer request has continued it`,
-          ),
-        );
-      }
+      if (!running || performance.now() - running.progress <= this.stalledMs) return;
+      const why = `Cannot go on with upload ${session.file.id}: a newer request has continued it`;
+      running.abort.abort(new SvcError("conflict", why));
+    };
+    const timer = setInterval(endStalled, this.stalledMs / 10);
+    try {
+      return await waitFor(acquiring, signal);
+    } catch (error) {
+      acquiring.then((lock) => lock[Symbol.dispose]());
+      throw error;
+    } finally {
+      clearInterval(timer);
     }
   }
 

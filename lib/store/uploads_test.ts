@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { openMemStore } from "../../backends/store/mem.ts";
 import { digestOf } from "../oci/digest.ts";
 import { silent } from "../base/log.ts";
+import { holdTimers } from "../../test/fixtures/held_timers.ts";
 import { Damage } from "./damage.ts";
 import type { ObjectStore } from "./object_store.ts";
 import { Uploads } from "./uploads.ts";
@@ -64,4 +65,29 @@ Deno.test("closing ends running appends and keeps the uploads", async () => {
   await uploads.close();
   await running;
   assert.equal((await uploads.open("a", upload.id))?.offset, 3);
+});
+
+Deno.test("who waits for an upload that another holds may leave at once", async () => {
+  const hour = 3_600_000;
+  using looks = holdTimers(hour / 10);
+  const uploads = uploadsOver(openMemStore(), hour);
+  const upload = await uploads.start("a");
+  const hello = stuck("hello ");
+  const holding = assert.rejects(upload.append(hello.stream), { code: "blob_upload_unknown" });
+  await hello.taken;
+  const leaving = new AbortController();
+  const again = await uploads.open("a", upload.id);
+  const body = ReadableStream.from([bytes("world")]);
+  const waiting = assert.rejects(again!.append(body, { signal: leaving.signal }), {
+    name: "AbortError",
+  });
+  // The look at the one that holds it is set once the other waits.
+  for (let looked = 0; looked === 0;) {
+    looked = looks.fire();
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  leaving.abort();
+  await waiting;
+  await upload.abort();
+  await holding;
 });

@@ -21,6 +21,7 @@ class ContextWorker implements AsyncDisposable {
   #worker = takeWorker("context");
   #done = false;
   #answer = Promise.withResolvers<FromContextWorker>();
+  #settled = false;
   #inFlight = 0;
   #room = Promise.withResolvers<void>();
   #release: () => void;
@@ -28,8 +29,12 @@ class ContextWorker implements AsyncDisposable {
   #ended = Promise.withResolvers<void>();
 
   constructor(signal: AbortSignal | undefined) {
-    // The Worker may fail before anybody awaits the answer.
-    this.#answer.promise.catch(() => {});
+    // The Worker may fail before anybody awaits the answer, and makes no more room then.
+    const settled = () => {
+      this.#settled = true;
+      this.#room.resolve();
+    };
+    this.#answer.promise.then(settled, settled);
     const abort = () => this.#answer.reject(signal!.reason);
     if (signal?.aborted) abort();
     signal?.addEventListener("abort", abort, { once: true });
@@ -65,15 +70,15 @@ class ContextWorker implements AsyncDisposable {
     this.#worker.postMessage(message, transfer);
   }
 
-  /** Resolves when there is room for more. */
+  /** Resolves when there is room for more. Throws where the Worker has failed. */
   async feed(bytes: Uint8Array<ArrayBuffer>): Promise<void> {
     this.#inFlight += bytes.length;
     this.post({ type: "chunk", bytes }, [bytes.buffer]);
-    while (this.#inFlight > WINDOW) {
+    while (this.#inFlight > WINDOW && !this.#settled) {
       this.#room = Promise.withResolvers<void>();
-      // A failed Worker makes no more room: the race throws its error.
-      await Promise.race([this.#room.promise, this.#answer.promise]);
+      await this.#room.promise;
     }
+    if (this.#settled) await this.#answer.promise;
   }
 
   /** Waits until the Worker has stopped writing: its target folder is removed or unmounted next. */

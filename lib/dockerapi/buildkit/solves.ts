@@ -44,13 +44,18 @@ export class SolveRun<Request> {
 
   /** All that was told and will be, to the end. */
   async *status(signal: AbortSignal): AsyncGenerator<StatusResponse> {
-    const gone = Promise.withResolvers<void>();
-    signal.addEventListener("abort", () => gone.resolve(), { once: true });
-    for (let at = 0; !signal.aborted;) {
-      const wake = this.#wake.promise;
-      while (at < this.#told.length) yield this.#told[at++];
-      if (this.#over) return;
-      await Promise.race([wake, gone.promise]);
+    // All who wait look again.
+    const look = () => this.#signal();
+    signal.addEventListener("abort", look, { once: true });
+    try {
+      for (let at = 0; !signal.aborted;) {
+        const wake = this.#wake.promise;
+        while (at < this.#told.length) yield this.#told[at++];
+        if (this.#over) return;
+        await wake;
+      }
+    } finally {
+      signal.removeEventListener("abort", look);
     }
   }
 }

@@ -47,12 +47,13 @@ async function* told(
   });
   const over = new AbortController();
   const signal = AbortSignal.any([call.signal, over.signal]);
-  const late = until === undefined
-    ? new Promise<never>(() => {})
-    : sleep(Math.max(0, until - Date.now()), signal).catch(() => {});
-  const gone = new Promise<void>((resolve) =>
-    signal.addEventListener("abort", () => resolve(), { once: true })
-  );
+  let ended = false;
+  const end = () => {
+    ended = true;
+    wake();
+  };
+  signal.addEventListener("abort", end, { once: true });
+  if (until !== undefined) void sleep(Math.max(0, until - Date.now()), signal).then(end, end);
   try {
     for (;;) {
       for (const event of filtered(waiting.splice(0), filters, EVENT_TESTS)) {
@@ -60,9 +61,9 @@ async function* told(
         yield `${JSON.stringify(event)}\n`;
       }
       if (call.signal.aborted) return;
-      const next = new Promise<"next">((resolve) => wake = () => resolve("next"));
       if (waiting.length > 0) continue;
-      if (await Promise.race([next, late, gone]) !== "next" && waiting.length === 0) return;
+      if (ended) return;
+      await new Promise<void>((resolve) => wake = resolve);
     }
   } finally {
     over.abort();

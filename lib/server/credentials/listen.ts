@@ -2,6 +2,7 @@
 import { METADATA_ADDRESS } from "../../api/credentials.ts";
 import { SvcError } from "../../base/errors.ts";
 import { runOk } from "../../base/process.ts";
+import { waitFor } from "../../base/wait_for.ts";
 import type { CredentialAsker } from "../../credentials/ask.ts";
 import { credentialEndpoint, type EndpointParts } from "../../credentials/endpoint.ts";
 import { withinNetns } from "../../sys/netns.ts";
@@ -28,10 +29,8 @@ export async function listenBeside(
   { send, ...parts }: Omit<EndpointParts, "send"> & { send: CredentialAsker["send"] },
 ): Promise<AsyncDisposable> {
   const ending = new AbortController();
-  const ended = Promise.withResolvers<never>();
-  ended.promise.catch(() => {/* told to whoever waits for values */});
   // Who waits for the caller does not hold up the end.
-  const get = (name: string) => Promise.race([parts.get(name), ended.promise]);
+  const get = (name: string) => waitFor(parts.get(name), ending.signal);
   const handler = credentialEndpoint({
     ...{ ...parts, get },
     send: (name, request, path) => send(name, request, path, ending.signal),
@@ -63,8 +62,7 @@ export async function listenBeside(
   }
   return {
     async [Symbol.asyncDispose]() {
-      ended.reject(new SvcError("unavailable", "Cannot get a credential: the workload ends"));
-      ending.abort();
+      ending.abort(new SvcError("unavailable", "Cannot get a credential: the workload ends"));
       await Promise.all(servers.map(({ finished }) => finished));
     },
   };

@@ -8,13 +8,18 @@ export async function eachOf<T>(
 ): Promise<void> {
   const running = new Set<Promise<void>>();
   let failure: { error: unknown } | undefined;
+  let free = () => {};
   try {
     for await (const item of items) {
       const run = work(item).catch((error) => {
         failure ??= { error };
-      }).finally(() => running.delete(run));
+      }).finally(() => {
+        running.delete(run);
+        free();
+      });
       running.add(run);
-      if (running.size === parallel) await Promise.race(running);
+      // Not Promise.race: each race would stay with the slowest work, as long as that runs.
+      if (running.size === parallel) await new Promise<void>((resolve) => free = resolve);
       if (failure) break;
     }
   } finally {
