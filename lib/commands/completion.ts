@@ -9,7 +9,7 @@ import { readProfile } from "../client/profile/file.ts";
 import { profilePath } from "../client/profile/location.ts";
 import type { Command, Environment, Invocation } from "./command.ts";
 
-import { GLOBAL_OPTIONS } from "./options.ts";
+import { withGlobal } from "./options.ts";
 import { MANAGED_VERBS } from "./workload_options.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -91,7 +91,7 @@ function positionOf(table: readonly Command[], before: readonly string[]): Posit
   for (let i = 0; i < before.length; i++) {
     const word = before[i];
     if (word.startsWith("-") && word !== "-") {
-      const options = [...position.command?.options ?? [], ...GLOBAL_OPTIONS] as AnyOption[];
+      const options = withGlobal(position.command?.options ?? []);
       const name = word.replace(/^--?/, "");
       const option = options.find(({ flag, short }) =>
         word.startsWith("--") ? flag === name : short === name
@@ -127,7 +127,7 @@ export async function candidates(
     if (option.choices) return matching(option.choices);
     return option.placeholder && PATHS.test(option.placeholder) ? [FILES] : [];
   }
-  const options = [...command?.options ?? [], ...GLOBAL_OPTIONS] as AnyOption[];
+  const options = withGlobal(command?.options ?? []);
   if (last.startsWith("-")) return matching(flagsOf(options));
   if (!command) return given.length > 0 ? [] : matching([...table.map(({ name }) => name), "help"]);
   const verbs = command.children?.map(({ name }) => name) ?? VERBS[command.name];

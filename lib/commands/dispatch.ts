@@ -4,7 +4,7 @@ import { suggestion } from "../base/nearest.ts";
 import { BrokenPipe, type Io } from "../base/terminal.ts";
 import { loadOptions } from "../config/load.ts";
 import type { Command, Environment, Hooks, Invocation } from "./command.ts";
-import { GLOBAL_OPTIONS } from "./options.ts";
+import { GLOBAL_OPTIONS, withGlobal } from "./options.ts";
 
 export interface CliContext {
   env: Environment;
@@ -69,7 +69,7 @@ async function help(row: Command, io: Io): Promise<number> {
       usage: `svc ${row.name} ${row.usage}`.trimEnd(),
       summary: row.summary,
       description: row.description,
-      options: [...row.options, ...GLOBAL_OPTIONS],
+      options: withGlobal(row.options),
       examples: row.examples,
     },
     Math.min(io.stdout.size()?.columns ?? 100, 100),
@@ -113,7 +113,7 @@ async function runGroup(
   commands: readonly Command[],
 ): Promise<number> {
   const { values, positionals: [word, ...words], sources } = loadOptions(
-    [...row.options, ...GLOBAL_OPTIONS],
+    withGlobal(row.options),
     {
       args: rest,
       env: context.env,
@@ -151,7 +151,7 @@ async function runCommand(
   if (row.children) return await runGroup(row, rest, context, commands);
   const load = row.load;
   if (!load) return await context.serve(rest);
-  const { values, positionals, sources } = loadOptions([...row.options, ...GLOBAL_OPTIONS], {
+  const { values, positionals, sources } = loadOptions(withGlobal(row.options), {
     args: rest,
     env: context.env,
     allowPositionals: row.positionals !== undefined,

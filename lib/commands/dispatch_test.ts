@@ -66,6 +66,19 @@ Deno.test("global flags before the command, and -- after it", async () => {
   assert.match((await svcFake(["--version"])).stdout, /^svc \d/);
 });
 
+Deno.test("-o is --output with every command that has no other use for it", async () => {
+  for (
+    const args of [["-o", "json", "version"], ["version", "-o", "json"], ["version", "-ojson"]]
+  ) {
+    const { stdout } = await svcFake(args);
+    assert.equal(typeof JSON.parse(stdout).version, "string", args.join(" "));
+  }
+  assert.match((await svcFake(["ps", "--help"])).stdout, /-o, --output MODE/);
+  const pull = (await svcFake(["pull", "--help"])).stdout;
+  assert.match(pull, /-o, --out FILE/);
+  assert.match(pull, /^ {6}--output MODE/m);
+});
+
 Deno.test("no server, no svc server, and a server that was refused a credential", async () => {
   const nobody = await svcFake(["ps"]);
   assert.equal(nobody.code, 1);

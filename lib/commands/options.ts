@@ -26,6 +26,7 @@ export const GLOBAL_OPTIONS = [
       "output",
       "MODE",
       "How results and progress are shown. auto is fancy on a terminal and plain elsewhere.",
+      "o",
     ),
     env: ["SVC_OUTPUT"],
     default: "auto",
@@ -41,6 +42,16 @@ export const GLOBAL_OPTIONS = [
   ...PROFILE_OPTIONS,
   global.flag("help", "help", "Show the help of the command.", "h"),
 ] as const satisfies readonly AnyOption[];
+
+/** What a command line may have; a letter that the command has a use for itself is the command's. */
+export const withGlobal = (own: readonly AnyOption[]): AnyOption[] => [
+  ...own,
+  ...GLOBAL_OPTIONS.map((option: AnyOption) =>
+    own.some(({ short }) => short !== undefined && short === option.short)
+      ? { ...option, short: undefined }
+      : option
+  ),
+];
 
 export const NO_OPTIONS = [] as const satisfies readonly AnyOption[];
 

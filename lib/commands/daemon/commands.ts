@@ -2,7 +2,6 @@
 import { type Command, command } from "../command.ts";
 import { DAEMON_DOCKER_OPTIONS } from "../daemon_options.ts";
 import { NO_OPTIONS } from "../options.ts";
-import { DAEMON_OPTIONS } from "./options.ts";
 
 export const DAEMON_COMMANDS: readonly Command[] = [
   command({
@@ -12,7 +11,7 @@ export const DAEMON_COMMANDS: readonly Command[] = [
     description:
       "States are connecting, connected, reconnecting and failed. An agent that was killed is started " +
       "again, and goes on with what it held.",
-    options: DAEMON_OPTIONS,
+    options: NO_OPTIONS,
     examples: ["svc daemon status", "svc daemon status -o json"],
     run: () => import("./status.ts"),
   }),
@@ -23,7 +22,7 @@ export const DAEMON_COMMANDS: readonly Command[] = [
     description:
       "Deployments of sessions are removed, as an interrupt of svc deploy --session removes them. " +
       "Other deployments stay; their forwarded ports end.",
-    options: DAEMON_OPTIONS,
+    options: NO_OPTIONS,
     run: () => import("./stop.ts"),
   }),
   command({

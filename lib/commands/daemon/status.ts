@@ -3,7 +3,6 @@ import { openAgent } from "../../agent/client.ts";
 import type { HeldStatus } from "../../agent/protocol.ts";
 import { formatAge, renderTable } from "../../base/table.ts";
 import type { Invocation } from "../command.ts";
-import type { DAEMON_OPTIONS } from "./options.ts";
 
 const HEADERS = ["PROJECT", "NAME", "KIND", "STATE", "SINCE", "SERVER", "HOLDS"];
 
@@ -12,7 +11,7 @@ function rowOf({ project, name, kind, state, since, server, holds }: HeldStatus)
   return [project ?? "", name, kind, state, age, server, holds.join(", ")];
 }
 
-export async function run({ env, io, values }: Invocation<typeof DAEMON_OPTIONS>): Promise<number> {
+export async function run({ env, io, values }: Invocation): Promise<number> {
   const agent = await openAgent({ env, signal: io.signal });
   const found = await agent.status();
   if (values.output === "json") {

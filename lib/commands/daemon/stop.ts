@@ -1,9 +1,8 @@
 /** `svc daemon stop`: ends what the agent holds, and the agent. */
 import { openAgent } from "../../agent/client.ts";
 import type { Invocation } from "../command.ts";
-import type { DAEMON_OPTIONS } from "./options.ts";
 
-export async function run({ env, io, values }: Invocation<typeof DAEMON_OPTIONS>): Promise<number> {
+export async function run({ env, io, values }: Invocation): Promise<number> {
   const agent = await openAgent({ env, signal: io.signal });
   const ended = await agent.stop();
   if (values.output === "json") {
