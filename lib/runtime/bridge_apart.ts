@@ -7,7 +7,7 @@ export interface RuleOptions {
   resolver?: boolean;
   /** The filter table drops what crosses a bridge. */
   filtered?: boolean;
-  /** Bridges of other engines: `engineBridges`. */
+  /** Bridges of other engines: `bridgePatterns`. */
   beyond?: readonly string[];
 }
 

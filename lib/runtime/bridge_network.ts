@@ -21,3 +21,6 @@ export interface BridgeNetwork {
   secondary?: boolean;
   mtu?: number;
 }
+
+/** True for the names of bridges that svc makes, of any server of this host. */
+export const isOwnBridge = (name: string): boolean => /^svc(\d+|-\d+-\d+-\d+)$/.test(name);

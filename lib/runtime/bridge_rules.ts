@@ -10,7 +10,7 @@ import { Mutex } from "../base/mutex.ts";
 import { BEYOND, dropsOf, markOf, ruleOn, type RuleOptions, throughOf } from "./bridge_apart.ts";
 import type { BridgeNetwork } from "./bridge_network.ts";
 import { rules6Of } from "./bridge_rules6.ts";
-import { engineBridges } from "./engine_bridges.ts";
+import { bridgePatterns } from "./engine_bridges.ts";
 import {
   applyRules,
   type Family,
@@ -131,7 +131,7 @@ export class BridgeRules {
 
   async #ensure(family: Family, network: BridgeNetwork, signal?: AbortSignal): Promise<void> {
     const tables = await readTables(family, { signal });
-    const beyond = engineBridges(Deno.networkInterfaces().map(({ name }) => name));
+    const beyond = bridgePatterns();
     const missing = missingRules(tables, network, { ...this.#options, family, beyond });
     await applyRules(family, missing, SET_UP);
     await applyRules(family, staleRules(tables, network, { family, beyond }), SET_UP);

@@ -308,9 +308,6 @@ export const hasBridge = ({ bridge }: BridgeNetwork): Promise<boolean> =>
 /** The index of the network for builds. */
 export const BUILD_NETWORK = 255;
 
-/** True for names from {@linkcode bridgeNetwork}, of any server of this host. */
-export const isOwnBridge = (name: string): boolean => /^svc(\d+|-\d+-\d+-\d+)$/.test(name);
-
 // Another base belongs to another server's networks: its bridges need names of their own.
 const bridgePrefix = (base: string) => base === "10.4" ? "svc" : `svc-${base.replace(".", "-")}-`;
 

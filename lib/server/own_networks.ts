@@ -6,7 +6,7 @@ import { BlockList, isIPv6 } from "node:net";
 import { SvcError } from "../base/errors.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import { gatewayOf } from "../runtime/bridge_rules.ts";
-import { isEngineBridge } from "../runtime/engine_bridges.ts";
+import { engineBridges } from "../runtime/engine_bridges.ts";
 import { bridgeNetwork, isBridgeOf } from "../runtime/network.ts";
 import { parseAddress6 } from "../base/address6.ts";
 import { inSubnet6, parseSubnet6 } from "../runtime/subnets6.ts";
@@ -22,6 +22,8 @@ export type RefusePeer = (route: Route, remote: string) => void | Promise<void>;
 
 export interface OwnNetworksOptions {
   interfaces?: () => Interface[];
+  /** Names of engines' bridges. */
+  engines?: () => ReadonlySet<string>;
   /** Its networks are refused too, those of engines with bridges of their own. */
   backend?: () => Promise<Pick<DeployBackend, "caps">>;
 }
@@ -66,7 +68,8 @@ function linksTo(peer: string, all: readonly Interface[]): string[] {
 /** `base`: SVC_CNI_SUBNET_BASE. A peer in another subnet of it is refused only where this host has the bridge. */
 export function refuseOwnNetworks(
   base: string,
-  { interfaces = Deno.networkInterfaces, backend }: OwnNetworksOptions = {},
+  { interfaces = Deno.networkInterfaces, engines = engineBridges, backend }: OwnNetworksOptions =
+    {},
 ): RefusePeer {
   const isOwn6 = (number: bigint) =>
     interfaces().some(({ name, address, cidr = "" }) => {
@@ -88,7 +91,10 @@ export function refuseOwnNetworks(
   const refuseEngines = async (peer: string) => {
     const all = interfaces();
     if (all.some(({ address }) => address === peer)) return;
-    const bridges = linksTo(peer, all).filter(isEngineBridge);
+    const near = linksTo(peer, all);
+    if (near.length === 0) return;
+    const there = engines();
+    const bridges = near.filter((name) => there.has(name));
     if (bridges.length === 0) return;
     const { networks } = (await backend!()).caps;
     const subnets = (await networks?.list() ?? []).flatMap(({ subnet }) => subnet ?? []);

@@ -93,6 +93,7 @@ Deno.test("what comes out of a network that the engine made for this server is r
       { name: "docker0", address: "172.17.0.1", cidr: "172.17.0.1/16" },
       { name: "br0", address: "192.0.2.1", cidr: "192.0.2.1/24" },
     ],
+    engines: () => new Set(["br-0a1b2c3d4e5f", "docker0"]),
     backend: () => Promise.resolve({ caps: { networks } }),
   });
   for (const peer of ["172.18.0.2", "[::ffff:172.18.0.2]", "[fd00::2]", "[fe80::2]"]) {
@@ -114,6 +115,7 @@ Deno.test("a bridge without IPv6 brings no link-local peer, and without an engin
   ];
   const engines = refuseOwnNetworks("10.4", {
     interfaces,
+    engines: () => new Set(["br-0a1b2c3d4e5f"]),
     backend: () => assert.fail("the peer is on no bridge of an engine"),
   });
   await engines(deploy, "[fe80::2]:4000");
