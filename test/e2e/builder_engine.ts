@@ -1,6 +1,6 @@
 /** What the tests of the containerized builder share: a daemon, and servers of a user who may not mount. */
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
-import { startPodman } from "../peers/podman.ts";
+import { PODMAN_USER, type PodmanOptions, startPodman } from "../peers/podman.ts";
 import { writeRuntime } from "../peers/runtime.ts";
 import { importHostImage } from "../peers/host_image.ts";
 import { EXECUTABLE, type RunOutput, type Server, startServer } from "./harness.ts";
@@ -40,7 +40,9 @@ export interface AnyEngine extends AsyncDisposable {
   run: (...args: string[]) => Promise<RunOutput>;
   /** The variables by which a server uses it. */
   env: Record<string, string>;
-  /** The executable as {@linkcode USER}. */
+  /** Who starts servers. */
+  user: number;
+  /** The executable as that user. */
   asUser: string;
 }
 
@@ -58,12 +60,14 @@ async function script(path: string, text: string): Promise<string> {
 async function prepare(
   made: AsyncDisposableStack,
   folder: string,
-  { repository = "", ...engine }: Pick<AnyEngine, "socket" | "run" | "env"> & {
+  { repository = "", user = USER, ...engine }: Pick<AnyEngine, "socket" | "run" | "env"> & {
+    /** Whose servers are; default {@linkcode USER}. */
+    user?: number;
     /** What the engine's API puts before plain names, where its client puts something else. */
     repository?: string;
   },
 ): Promise<AnyEngine> {
-  await Deno.chown(engine.socket, 0, GROUP);
+  await Deno.chown(engine.socket, user === USER ? 0 : user, GROUP);
   await Deno.chmod(engine.socket, 0o660);
   const common = { docker: engine.run, folder: `${folder}/image` };
   const files = {
@@ -74,21 +78,24 @@ async function prepare(
   await importHostImage({ ...common, name: repository + BASE, files, programs: ["conmon"] });
   await importHostImage({ ...common, name: repository + BARE_BASE });
   await Deno.mkdir(`${folder}/home`);
-  await Deno.chown(`${folder}/home`, USER, USER);
+  await Deno.chown(`${folder}/home`, user, user);
   const asUser = await script(
     `${folder}/svc-as-user`,
-    `#!/bin/sh\nHOME=${folder}/home XDG_CACHE_HOME=${folder}/home exec setpriv --reuid ${USER} ` +
-      `--regid ${USER} --groups ${GROUP} ${EXECUTABLE} "$@"\n`,
+    `#!/bin/sh\nHOME=${folder}/home XDG_CACHE_HOME=${folder}/home exec setpriv --reuid ${user} ` +
+      `--regid ${user} --groups ${GROUP} ${EXECUTABLE} "$@"\n`,
   );
   const stack = made.move();
-  return { folder, ...engine, asUser, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  return { folder, user, ...engine, asUser, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
-async function engineFolder(made: AsyncDisposableStack): Promise<[string, string]> {
+async function engineFolder(
+  made: AsyncDisposableStack,
+  program?: string,
+): Promise<[string, string]> {
   const folder = await Deno.makeTempDir({ prefix: "svc-e2e-builder-" });
   made.defer(() => Deno.remove(folder, { recursive: true }));
   await Deno.chmod(folder, 0o755);
-  return [folder, await writeRuntime(`${folder}/runtime`)];
+  return [folder, await writeRuntime(`${folder}/runtime`, program)];
 }
 
 /** A daemon that starts privileged containers and has the base images, and a user who may use it. */
@@ -115,19 +122,30 @@ export async function startEngine(
 }
 
 /** The same by podman; the test is in its network until it is disposed of. */
-export async function startPodmanEngine(): Promise<AnyEngine> {
+export async function startPodmanEngine(
+  options: Pick<PodmanOptions, "version" | "rootless"> = {},
+): Promise<AnyEngine> {
   await using made = new AsyncDisposableStack();
-  const [folder, runtime] = await engineFolder(made);
-  const peer = made.use(await startPodman({ runtime }));
+  // As `startPodman` chooses it.
+  const program = options.version === "5" || options.rootless ? "crun" : "runc";
+  const [folder, runtime] = await engineFolder(made, program);
+  const peer = made.use(await startPodman({ ...options, runtime }));
   made.use(peer.enter());
   const { socket, podman: run } = peer;
-  const env = { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SOCKET: socket };
-  return await prepare(made, folder, { socket, run, env, repository: "docker.io/library/" });
+  const env = {
+    ...{ SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SOCKET: socket },
+    // Hosts with both versions of control groups have no such limit in the second.
+    ...program === "crun" && { SVC_WORKLOAD_PIDS_LIMIT: "0" },
+  };
+  return await prepare(made, folder, {
+    ...{ socket, run, env, repository: "docker.io/library/" },
+    ...options.rootless && { user: PODMAN_USER },
+  });
 }
 
 /** A server that may not mount, on data of its own. */
 export async function startFront(
-  { folder, env: engine, asUser }: AnyEngine,
+  { folder, env: engine, asUser, user }: AnyEngine,
   name: string,
   env: Record<string, string> = {},
   { storage = true }: {
@@ -137,7 +155,7 @@ export async function startFront(
 ): Promise<Server> {
   const dataDir = `${folder}/${name}`;
   await Deno.mkdir(dataDir);
-  await Deno.chown(dataDir, USER, USER);
+  await Deno.chown(dataDir, user, user);
   return await startServer({
     executable: asUser,
     dataDir,

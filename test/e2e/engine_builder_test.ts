@@ -133,12 +133,44 @@ e2eTest(
   { ...NEEDS, files: [...NEEDS.files, UNSTABLE_READY] },
   (t) => nativeBuilder(t, "Docker daemon 28", startEngine({ version: "28", store: "containerd" })),
 );
+const PODMAN_NEEDS = {
+  root: true,
+  commands: [...NEEDS.commands, ...PODMAN_COMMANDS],
+  files: [...NEEDS.files, ...PODMAN_FILES],
+};
 e2eTest(
   `${NAME} podman 4.3`,
-  {
-    root: true,
-    commands: [...NEEDS.commands, ...PODMAN_COMMANDS],
-    files: [...NEEDS.files, ...PODMAN_FILES],
-  },
+  PODMAN_NEEDS,
   (t) => nativeBuilder(t, "podman 4.3", startPodmanEngine()),
 );
+e2eTest(
+  `${NAME} podman 5`,
+  { ...PODMAN_NEEDS, files: [...NEEDS.files, UNSTABLE_READY] },
+  (t) => nativeBuilder(t, "podman 5", startPodmanEngine({ version: "5" })),
+);
+for (const version of ["4.3", "5"] as const) {
+  e2eTest(
+    `a server that may not mount says at once that a rootless podman ${version} gives it no builder`,
+    {
+      ...PODMAN_NEEDS,
+      files: version === "5" ? [...NEEDS.files, UNSTABLE_READY] : PODMAN_NEEDS.files,
+    },
+    async () => {
+      await using engine = await startPodmanEngine({ version, rootless: true });
+      await using front = await startFront(engine, "native", {}, { storage: false });
+      const why = /Cannot start a builder: .*podman, which is rootless, could give RUN no network/;
+      const { build } = await (await fetch(`${front.url}/.svc/v1/info`)).json();
+      assert.equal(build.at, "nowhere");
+      assert.match(build.reason, why);
+      assert.match(front.log(), why);
+      await withContext(async (context) => {
+        const built = await front.svc(["build", "-t", "app:v1", context]);
+        assert.equal(built.code, 1);
+        assert.match(built.stderr, why);
+        assert.match(built.stderr, /--rootless/);
+      });
+      const { stdout } = await engine.run("ps", "-aq");
+      assert.equal(stdout, "");
+    },
+  );
+}

@@ -28,7 +28,7 @@ export interface Inside {
   /** Resolves when it has ended. */
   readonly ended: Promise<void>;
   hasEnded(): boolean;
-  /** To the program itself, or to its only child where it has one; no error where it has ended. */
+  /** To the program itself, and before that to its child, if that is wished; no error where it has ended. */
   signal(name: Deno.Signal, to?: "child"): Promise<void>;
 }
 
@@ -177,8 +177,13 @@ function startInside([program, ...args]: string[], { env, log = "/dev/null" }: R
       // `nsenter` waits for the program, which it may not have started yet.
       for (;;) {
         const pid = await childOf(child.pid);
-        if (pid || over) return kill(to && pid ? await childOf(pid) ?? pid : pid, name);
-        await pause(5);
+        if (!pid && !over) {
+          await pause(5);
+          continue;
+        }
+        // The child may be a helper of the program's, which itself is the one to end then.
+        if (to && pid) kill(await childOf(pid), name);
+        return kill(pid, name);
       }
     },
   };

@@ -42,9 +42,9 @@ export const PODMAN_FILES = ["/usr/lib/podman/netavark", "/usr/lib/podman/aardva
 const READY_MS = 120_000;
 const PORT = 8085;
 /** The ordinary user, who is one in the namespace only. */
-const USER = 64_321;
+export const PODMAN_USER = 64_321;
 /** Podman 4.3 refuses to clean up where the path of its state is longer than 50 characters. */
-const RUNTIME_DIR = `/run/user/${USER}`;
+const RUNTIME_DIR = `/run/user/${PODMAN_USER}`;
 
 /**
  * Works without CAP_SYS_RESOURCE and on hosts with both versions of control groups, where the defaults do
@@ -91,15 +91,15 @@ const setupOf = (groups: string, rootless: boolean) =>
         `for file in passwd group subuid subgid; do
            if [ -e "/etc/$file" ]; then cat "/etc/$file"; fi >"$1/$file"
          done`,
-        `echo "tester:x:${USER}:${USER}::$1/home:/bin/sh" >>"$1/passwd"`,
-        `echo "tester:x:${USER}:" >>"$1/group"`,
+        `echo "tester:x:${PODMAN_USER}:${PODMAN_USER}::$1/home:/bin/sh" >>"$1/passwd"`,
+        `echo "tester:x:${PODMAN_USER}:" >>"$1/group"`,
         `for file in subuid subgid; do echo "tester:2000000000:65536" >>"$1/$file"; done`,
         `for file in passwd group subuid subgid; do
            [ -e "/etc/$file" ] || touch "/etc/$file"
            mount --bind "$1/$file" "/etc/$file"
          done`,
-        `chown ${USER}:${USER} "$1" "$1/home" "$1/networks"`,
-        `mkdir -p ${RUNTIME_DIR} && chown ${USER}:${USER} ${RUNTIME_DIR}`,
+        `chown ${PODMAN_USER}:${PODMAN_USER} "$1" "$1/home" "$1/networks"`,
+        `mkdir -p ${RUNTIME_DIR} && chown ${PODMAN_USER}:${PODMAN_USER} ${RUNTIME_DIR}`,
         // The user's own, who may use these of the host's only where its rules say so.
         "mount -t tmpfs tmpfs /mnt && mknod /mnt/tun c 10 200 && mknod /mnt/fuse c 10 229",
         "chmod 666 /mnt/tun /mnt/fuse",
@@ -131,7 +131,7 @@ export async function startPodman(options: PodmanOptions = {}): Promise<PodmanPe
     CONTAINERS_STORAGE_CONF: join(folder, "storage.conf"),
     PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
   };
-  const user = ["setpriv", `--reuid=${USER}`, `--regid=${USER}`, "--clear-groups"];
+  const user = ["setpriv", `--reuid=${PODMAN_USER}`, `--regid=${PODMAN_USER}`, "--clear-groups"];
   const command = (...args: string[]) => [
     ...(rootless ? user : []),
     ...["env", "-i", "-C", folder],

@@ -1,6 +1,7 @@
 /** An OCI runtime for daemons on hosts whose root has not every capability. */
 
-const RUNTIME = `#!/bin/sh
+const runtime = (program: string) =>
+  `#!/bin/sh
 bundle=. next=
 for word; do
   [ -z "$next" ] || bundle=$word
@@ -15,12 +16,12 @@ if ! setpriv --dump | grep -q "bounding set:.*sys_resource"; then
     esac
   done
 fi
-exec runc "$@"
+exec ${program} "$@"
 `;
 
-/** Writes a runc with which a privileged container gets all capabilities that the host's root has. */
-export async function writeRuntime(path: string): Promise<string> {
-  await Deno.writeTextFile(path, RUNTIME);
+/** Writes a runtime with which a privileged container gets all capabilities that the host's root has. */
+export async function writeRuntime(path: string, program = "runc"): Promise<string> {
+  await Deno.writeTextFile(path, runtime(program));
   await Deno.chmod(path, 0o755);
   return path;
 }

@@ -3,16 +3,9 @@
  * or to workloads of somebody else: every Docker daemon gives out the same ones.
  */
 import type { DockerClient } from "../../../lib/docker/client.ts";
+import { isRootless } from "../../../lib/docker/rootless.ts";
 import type { Inspected } from "../shared/engine_api/inspect.ts";
-import { isRootless, unreachable } from "../shared/engine_api/unreachable.ts";
-
-async function askRootless(client: DockerClient, attempted: string): Promise<boolean> {
-  const { SecurityOptions } = await client.json<{ SecurityOptions?: string[] | null }>({
-    path: "/info",
-    attempted,
-  });
-  return SecurityOptions?.includes("name=rootless") ?? false;
-}
+import { unreachable } from "../shared/engine_api/unreachable.ts";
 
 /** Docker names the link of a network after its id, which is random: who has the link is on the daemon's host. */
 function isHere(containers: readonly Inspected[]): boolean {
@@ -49,8 +42,7 @@ export async function requireReachable(
 ): Promise<void> {
   if (containers.length === 0) return; // that nothing runs is the better reason
   const far = !client.local && !isHere(containers);
-  const ask = () => askRootless(client, attempted);
-  if (!far && !(client.local && await isRootless(client, ask))) return;
+  if (!far && !(client.local && await isRootless(client, attempted))) return;
   const [why, instead] = far
     ? [
       `are on the host of ${client.words.address}, not here`,

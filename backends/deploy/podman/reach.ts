@@ -4,10 +4,10 @@
  */
 import { sleep } from "../../../lib/base/sleep.ts";
 import type { DockerClient } from "../../../lib/docker/client.ts";
+import { isRootless } from "../../../lib/docker/rootless.ts";
 import { dialUdp } from "../../../lib/wire/dial.ts";
 import type { Inspected } from "../shared/engine_api/inspect.ts";
-import { isRootless, unreachable } from "../shared/engine_api/unreachable.ts";
-import { LIBPOD } from "./api.ts";
+import { unreachable } from "../shared/engine_api/unreachable.ts";
 
 /** The port of the service "discard". */
 const DISCARD = 9;
@@ -44,15 +44,6 @@ async function isHere({ NetworkSettings }: Inspected, signal?: AbortSignal): Pro
   return false;
 }
 
-async function askRootless(client: DockerClient, attempted: string): Promise<boolean> {
-  const { host } = await client.json<{ host?: { security?: { rootless?: boolean } } }>({
-    path: `${LIBPOD}/info`,
-    unversioned: true,
-    attempted,
-  });
-  return host?.security?.rootless ?? false;
-}
-
 const variable = "SVC_PODMAN_REMOTE";
 
 /** Throws `unsupported`, at once, where a connection would not come to these containers. */
@@ -63,7 +54,7 @@ export async function requireReachable(
   signal?: AbortSignal,
 ): Promise<void> {
   if (containers.length === 0) return; // that nothing runs is the better reason
-  if (await isRootless(client, () => askRootless(client, attempted))) {
+  if (await isRootless(client, attempted)) {
     const why = "lead nowhere from the host of a rootless podman";
     throw unreachable(attempted, { why, instead: "use podman as root", variable });
   }

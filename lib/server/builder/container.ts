@@ -9,6 +9,7 @@ import type { Logger } from "../../base/log.ts";
 import { sleep } from "../../base/sleep.ts";
 import { BUILDER } from "../../docker/builder_names.ts";
 import type { DockerClient } from "../../docker/client.ts";
+import { isRootless } from "../../docker/rootless.ts";
 import { daemonStatus } from "../../docker/errors.ts";
 import type { BuilderContainer, BuilderPlace } from "../delegation.ts";
 import { listenerOwner } from "./listener_owner.ts";
@@ -97,10 +98,21 @@ export class EngineBuilder implements BuilderContainer {
   }
 
   async ready(): Promise<void> {
-    await this.#options.engine.daemon();
+    const { engine } = this.#options;
+    const attempted = "Cannot start a builder";
+    if (!await isRootless(engine, attempted)) return;
+    // Its root may make no bridge in the host's network, and Docker's has another network than the host.
+    const why =
+      `a container of ${engine.words.product}, which is rootless, could give RUN no network`;
+    throw new SvcError("unsupported", `${attempted}: ${why}`, {
+      help:
+        "start the server with --rootless, which builds without an engine; or use an engine of " +
+        "root, or name a builder with SVC_BUILDER_URL",
+    });
   }
 
   async start(): Promise<BuilderPlace> {
+    await this.ready();
     const wanted = await this.#wanted();
     let failure: unknown;
     for (let tries = 0; tries < TRIES; tries++) {

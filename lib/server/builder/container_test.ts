@@ -13,7 +13,8 @@ interface Made {
 
 /** An engine in which containers can be made, but not started. */
 function engineWith(
-  { labels = { "svc.builder": "cache" } as Record<string, string>, state = {} } = {},
+  { labels = { "svc.builder": "cache" } as Record<string, string>, state = {}, security = [""] } =
+    {},
 ) {
   const made: Made[] = [];
   const removed: string[] = [];
@@ -23,6 +24,7 @@ function engineWith(
     const [method, url] = call.line.split(" ");
     const path = url.replace(/^\/v[\d.]+/, "").split("?")[0];
     const sent = call.body.length > 0 && JSON.parse(new TextDecoder().decode(call.body));
+    if (path === "/info") return await call.json({ SecurityOptions: security });
     if (path === "/volumes/create") return await call.json({ Name: sent.Name, Labels: labels });
     if (path === "/containers/create") {
       made.push(sent);
@@ -61,6 +63,26 @@ async function startTwice(engine: ReturnType<typeof engineWith>): Promise<void> 
     await assert.rejects(builder.start(), /it does not start/);
   }
 }
+
+Deno.test("builder: a rootless engine is refused before anything is made", async () => {
+  const engine = engineWith({ security: ["name=seccomp", "name=rootless"] });
+  await using daemon = await scriptedDaemon(engine.answer);
+  const builder = new EngineBuilder({
+    engine: daemon.client,
+    image: () => assert.fail("an image is made"),
+    place: () => Promise.resolve({ network: "host", mode: { kind: "storage" } }),
+    env: {},
+    log: silent,
+  });
+  const told = {
+    code: "unsupported",
+    message: /Cannot start a builder: .*rootless, could give RUN no network/,
+    help: /--rootless/,
+  };
+  await assert.rejects(builder.ready(), told);
+  await assert.rejects(builder.start(), told);
+  assert.deepEqual(engine.made, []);
+});
 
 const tokenOf = ({ Env }: Made) => Env.find((text) => text.startsWith("SVC_AUTH_TOKEN="));
 

@@ -1,21 +1,5 @@
 /** The refusal of connections to containers whose addresses lead nowhere, or to others, from this server. */
 import { SvcError } from "../../../../lib/base/errors.ts";
-import type { Daemon, DockerClient } from "../../../../lib/docker/client.ts";
-
-/** A daemon that was lost is asked again: it is another object then. */
-const rootless = new WeakMap<Daemon, Promise<boolean>>();
-
-/** Whether the daemon is an ordinary user's; `ask` finds it out, once. */
-export async function isRootless(
-  client: DockerClient,
-  ask: () => Promise<boolean>,
-): Promise<boolean> {
-  const daemon = await client.daemon();
-  const asked = rootless.get(daemon) ?? ask();
-  rootless.set(daemon, asked);
-  asked.catch(() => rootless.delete(daemon));
-  return await asked;
-}
 
 export interface Unreachable {
   /** After "its containers' addresses": "are on the host of tcp://far:2375, not here". */
