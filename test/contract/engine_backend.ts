@@ -117,6 +117,32 @@ export function engineBackend(
     },
   );
 
+  withName(
+    "a driver that the engine does not have is refused by its name",
+    "driven",
+    async (name) => {
+      await under.reopen(undefined, ["volumes", "networks"]);
+      try {
+        const asked = { name: "unmade", driver: "nosuch" };
+        for (
+          const [what, fields] of [
+            ["volume", { volumes: [{ ...asked, target: "/data" }] }],
+            ["network", { networks: [asked] }],
+          ] as const
+        ) {
+          await assert.rejects(backend().apply(quickSpec(name, image, fields)), {
+            code: "spec_invalid",
+            message: new RegExp(`(volume|network) unmade: .+ has no ${what} driver nosuch$`),
+            help: what === "volume" ? /\(local\)/ : /\(bridge, .*macvlan/,
+          });
+        }
+        assert.deepEqual(await backend().list(), []);
+      } finally {
+        await under.reopen();
+      }
+    },
+  );
+
   withName("who removes, stops or renames a container is seen", "meddled", async (name) => {
     const spec = quickSpec(name, image, { replicas: 2, restart: "always" });
     await backend().apply(spec);

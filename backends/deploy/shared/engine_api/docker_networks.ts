@@ -1,6 +1,7 @@
 /** The networks of an engine that speaks the Docker Engine API. */
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
+import { driverOf, withDriver } from "./drivers.ts";
 import { foreignLabels, SERVER, serverLabel } from "./labels.ts";
 import type { InspectedNetwork, NetworkCalls } from "./networks.ts";
 
@@ -20,23 +21,25 @@ export function dockerNetworks(
     },
     async create(name, spec) {
       const { driver, driverOpts, subnet, gateway, ipRange, internal, enableIPv6 } = spec;
-      const { Id } = await client.json<{ Id: string }>({
-        path: "/networks/create",
-        json: {
-          Name: name,
-          CheckDuplicate: true,
-          Driver: driver && driver !== "default" ? driver : "bridge",
-          Options: driverOpts ?? {},
-          Internal: internal ?? false,
-          Attachable: spec.attachable ?? true,
-          EnableIPv6: enableIPv6 ?? false,
-          ...(subnet && {
-            IPAM: { Config: [{ Subnet: subnet, Gateway: gateway, IPRange: ipRange }] },
-          }),
-          Labels: { ...foreignLabels(spec.labels), [SERVER]: server },
-        },
-        attempted: `Cannot make network ${name}`,
-      });
+      const attempted = `Cannot make network ${name}`;
+      const json = {
+        Name: name,
+        CheckDuplicate: true,
+        Driver: driverOf(driver, "bridge"),
+        Options: driverOpts ?? {},
+        Internal: internal ?? false,
+        Attachable: spec.attachable ?? true,
+        EnableIPv6: enableIPv6 ?? false,
+        ...(subnet && {
+          IPAM: { Config: [{ Subnet: subnet, Gateway: gateway, IPRange: ipRange }] },
+        }),
+        Labels: { ...foreignLabels(spec.labels), [SERVER]: server },
+      };
+      const { Id } = await withDriver(
+        client,
+        { kind: "Network", driver: json.Driver, attempted },
+        () => client.json<{ Id: string }>({ path: "/networks/create", json, attempted }),
+      );
       return Id;
     },
     ...(seesRoutes && { seesRoutes: (attempted) => seesRoutes(client, attempted) }),

@@ -3,6 +3,7 @@ import type { VolumeSpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { isBuilderVolume } from "../../../../lib/docker/builder_names.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { driverOf, withDriver } from "./drivers.ts";
 import { foreignLabels, SERVER } from "./labels.ts";
 
 interface InspectedVolume {
@@ -23,16 +24,22 @@ export async function ensureVolume(
     });
   }
   // Creating one that is there already gives that one.
-  const { Labels } = await client.json<InspectedVolume>({
-    path: "/volumes/create",
-    json: {
-      Name: name,
-      Driver: driver && driver !== "default" ? driver : "local",
-      DriverOpts: driverOpts ?? {},
-      Labels: { ...foreignLabels(labels), [SERVER]: server },
-    },
-    attempted,
-  });
+  const Driver = driverOf(driver, "local");
+  const { Labels } = await withDriver(
+    client,
+    { kind: "Volume", driver: Driver, attempted },
+    () =>
+      client.json<InspectedVolume>({
+        path: "/volumes/create",
+        json: {
+          Name: name,
+          Driver,
+          DriverOpts: driverOpts ?? {},
+          Labels: { ...foreignLabels(labels), [SERVER]: server },
+        },
+        attempted,
+      }),
+  );
   if (Labels?.[SERVER] === server) return;
   throw new SvcError("conflict", `${attempted}: it is there, and not of this server`, {
     help: "name another volume; its content belongs to somebody else",
