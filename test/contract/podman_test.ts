@@ -41,7 +41,8 @@ const ROOTLESS = few
   ? {
     ...LIMITS,
     pause: `pauses need control groups of the user's, and ${FEW}`,
-    "processes.host": `podman cannot kill what has the host's processes without them, and ${FEW}`,
+    "processes.host":
+      `without them podman cannot stop what has the host's processes: it is refused, and ${FEW}`,
   }
   : {};
 
@@ -112,6 +113,23 @@ const addresses: DeploySuite<PodmanFixture>["own"] = (test, { backend, image }, 
   });
 };
 
+/** Only control groups would tell its processes from the others. */
+const unstoppable: DeploySuite<PodmanFixture>["own"] = (test, { backend, image, reopen }) => {
+  test("what has the host's processes is refused where it could not be stopped", async () => {
+    await reopen(undefined, ["pidMode"]);
+    try {
+      await assert.rejects(backend().apply(quickSpec("shared", image, { pidMode: "host" })), {
+        code: "unsupported",
+        message: /Cannot deploy shared: pidMode host: a rootless podman without control groups/,
+        help: /Delegate=/,
+      });
+      assert.deepEqual(await backend().list(), []);
+    } finally {
+      await reopen();
+    }
+  });
+};
+
 for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
   const { by, rootless, version } = options;
   const commands = [...PODMAN_COMMANDS, ...by === "ssh" ? ["ssh", "sshd", "ssh-keygen"] : []];
@@ -122,6 +140,7 @@ for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
     open: () => podmanFixture(options),
     own: (test, under, fixture) => {
       if (by === "tcp" && !rootless) addresses(test, under, fixture);
+      if (rootless && few) unstoppable(test, under, fixture);
       if (suite.parts) return;
       engineBackend(test, under, fixture);
       engineMany(test, under, fixture.engine);

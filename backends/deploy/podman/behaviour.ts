@@ -6,6 +6,7 @@ import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
 import type { Inspected } from "../shared/engine_api/inspect.ts";
 import { LIBPOD } from "./api.ts";
 import { requireReachable } from "./reach.ts";
+import { requireStoppable } from "./stoppable.ts";
 
 /** Milliseconds within which podman starts a container again that is to be. */
 const RESTART_MS = 2000;
@@ -118,4 +119,5 @@ export const PODMAN_ENGINE: EngineBehaviour = {
   execRefusal: /OCI (runtime attempted to invoke a command that was not found|permission denied)/,
   forgottenExec,
   requireReachable,
+  requireStoppable,
 };

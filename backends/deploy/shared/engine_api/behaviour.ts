@@ -2,6 +2,7 @@
  * Where the engines that speak the Docker Engine API differ. Whatever differs is a member here, with its reason;
  * nothing else in this folder knows which engine it speaks to. An absent member means Docker's behaviour.
  */
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { CallOptions, DockerClient } from "../../../../lib/docker/client.ts";
 import type { Inspected } from "./inspect.ts";
 
@@ -67,6 +68,8 @@ export interface EngineBehaviour {
   seesRoutes?(client: DockerClient, attempted: string): Promise<boolean>;
   /** The callers' files are mounted by the server, and never by companions. */
   serverMounts?: true;
+  /** Throws `unsupported` for what the engine, as it is set up, would start and could not stop. */
+  requireStoppable?(client: DockerClient, spec: DeploySpec): Promise<void>;
   /** Throws where the containers' addresses lead nowhere, or to others, from this server. */
   requireReachable?(
     client: DockerClient,

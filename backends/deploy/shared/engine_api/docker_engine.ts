@@ -125,7 +125,9 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
       const { product, address } = client.words;
       return `${product} ${(await client.daemon()).version} at ${address}`;
     },
-    async told({ healthcheck }) {
+    async told(spec) {
+      await behaviour.requireStoppable?.(client, spec);
+      const { healthcheck } = spec;
       const { api } = await client.daemon();
       if (!healthcheck?.startInterval || behaviour.probe || knowsStartInterval(api)) return [];
       return ["healthcheck.startInterval: this engine has none; Docker 25 and later have"];
