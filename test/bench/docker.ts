@@ -110,10 +110,10 @@ const lists = (world: World) =>
     );
   });
 
-/** Each workload counts to LINES, slowly enough to be followed by all readers at once. */
+/** Each workload counts to LINES once it gets a signal: when that comes, all readers are there. */
 const LINES = 2000;
 
-async function follow(url: string, name: string): Promise<number> {
+async function follow(url: string, name: string, there: () => void): Promise<number> {
   const answer = await fetch(`${url}/.svc/v1/deployments/${name}/logs?follow=true`, {
     headers: { accept: "text/plain" },
   });
@@ -123,6 +123,10 @@ async function follow(url: string, name: string): Promise<number> {
     const lines = (rest + text).split("\n");
     rest = lines.pop()!;
     for (const line of lines) {
+      if (line === "ready") {
+        there();
+        continue;
+      }
       if (line !== `line ${expected}`) throw new Error(`${name}: ${line} instead of ${expected}`);
       if (expected++ === LINES) return LINES;
     }
@@ -130,24 +134,47 @@ async function follow(url: string, name: string): Promise<number> {
   throw new Error(`${name}: the log ended after ${expected - 1} lines`);
 }
 
-async function logs(world: World): Promise<void> {
-  const count = `i=0; while [ $i -lt ${LINES} ]; do i=$((i+1)); echo line $i; ` +
+const memoryOf = async ({ pid }: Server): Promise<number> => {
+  const status = await Deno.readTextFile(`/proc/${pid}/status`);
+  return Number(/^VmRSS:\s+(\d+)/m.exec(status)![1]) / 1024;
+};
+
+async function followed(world: World, backend: string): Promise<void> {
+  const { server, svc } = world;
+  const count = 'trap go=1 USR1; echo ready; while [ -z "$go" ]; do sleep 1; done; ' +
+    `i=0; while [ $i -lt ${LINES} ]; do i=$((i+1)); echo line $i; ` +
     "[ $((i % 100)) != 0 ] || sleep 1; done; sleep 1000000";
   await withMany(world, ["/bin/sh", "-c", count], async () => {
+    const idle = await memoryOf(server);
     let most = 0;
-    const sample = setInterval(async () => {
-      const status = await Deno.readTextFile(`/proc/${world.server.pid}/status`);
-      most = Math.max(most, Number(/^VmRSS:\s+(\d+)/m.exec(status)![1]) / 1024);
-    }, 250);
-    const { url } = world.server;
-    const read = await Promise.all(
-      Array.from({ length: MANY }, (_, n) => follow(url, `many-${n}`)),
-    ).finally(() => clearInterval(sample));
+    const sample = setInterval(async () => most = Math.max(most, await memoryOf(server)), 250);
+    const names = Array.from({ length: MANY }, (_, n) => `many-${n}`);
+    const readers = names.map((name) => {
+      const there = Promise.withResolvers<void>();
+      return { there: there.promise, read: follow(server.url, name, there.resolve) };
+    });
+    const begin = async () => {
+      await Promise.all(readers.map(({ there }) => there));
+      await svc("kill", "-s", "USR1", ...names);
+      return 0;
+    };
+    const read = await Promise.all([begin(), ...readers.map(({ read }) => read)])
+      .finally(() => clearInterval(sample));
     console.log(
-      `\n${MANY} followed logs at once\n  ${read.reduce((a, b) => a + b)} lines, none lost; ` +
-        `the server's memory at most ${most.toFixed(0)} MiB`,
+      `\n${MANY} followed logs at once, ${backend}\n  ${read.reduce((a, b) => a + b)} lines, ` +
+        `none lost; the server's memory before ${idle.toFixed(0)} MiB, at most ${
+          most.toFixed(0)
+        } MiB`,
     );
   });
+}
+
+async function logs(world: World): Promise<void> {
+  await followed(world, "dockerhost");
+  await using server = await startServer();
+  const svc = (...args: string[]) => run(server, args);
+  await svc("build", "-t", "busybox:1", await busyboxFolder(world.dir));
+  await followed({ ...world, server, svc }, "bare");
 }
 
 async function warmBuild({ daemon, svc }: World): Promise<void> {
