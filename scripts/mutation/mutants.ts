@@ -4,7 +4,7 @@ import { parse } from "@babel/parser";
 export interface Mutant {
   /** Line of the first difference, from 1. */
   line: number;
-  /** The original and the changed text: "a < b → a <= b", and the line where the source has several of these. */
+  /** The original and the changed text: "a < b → a <= b", and the line, or a number too, where the source has several. */
   change: string;
   /** The whole source with the change. */
   source: string;
@@ -125,10 +125,22 @@ export function mutantsOf(source: string): Mutant[] {
       source: source.slice(0, start) + text + source.slice(end),
     };
   });
-  const times = Map.groupBy(mutants, ({ change }) => change);
-  return mutants.map((mutant) =>
-    times.get(mutant.change)!.length === 1
-      ? mutant
-      : { ...mutant, change: `${mutant.change} in ${shown(lines[mutant.line - 1])}` }
+  return apart(
+    apart(mutants, ({ change, line }) => `${change} in ${shown(lines[line - 1])}`),
+    ({ change }, nth) => nth === 1 ? change : `${change} (${nth})`,
   );
+}
+
+/** Renames those whose changes read alike; `nth` counts them from 1. */
+function apart(
+  mutants: readonly Mutant[],
+  rename: (mutant: Mutant, nth: number) => string,
+): Mutant[] {
+  const alike = Map.groupBy(mutants, ({ change }) => change);
+  return mutants.map((mutant) => {
+    const group = alike.get(mutant.change)!;
+    return group.length === 1
+      ? mutant
+      : { ...mutant, change: rename(mutant, group.indexOf(mutant) + 1) };
+  });
 }

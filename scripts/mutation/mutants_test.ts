@@ -27,12 +27,18 @@ Deno.test("mutants: each source differs from the original in that one place", ()
   ]);
 });
 
-Deno.test("mutants: where a source has the same change twice, the name says the line", () => {
+Deno.test("mutants: where a source has the same change twice, the name says the line, and which of two that read alike", () => {
   assert.deepEqual(changes("f(true);\ng(1, true);"), [
     "f(true); → ;",
     "true → false in f(true);",
     "g(1, true); → ;",
     "1 → 2",
     "true → false in g(1, true);",
+  ]);
+  assert.deepEqual(changes("{\n  f(!a);\n  f(!a);\n}"), [
+    "f(!a); → ; in f(!a);",
+    "!a → a in f(!a);",
+    "f(!a); → ; in f(!a); (2)",
+    "!a → a in f(!a); (2)",
   ]);
 });

@@ -70,6 +70,7 @@ export const TARGETS: Record<string, Target> = {
       "lib/store/gc",
       "test/contract/record_places_test.ts",
       "test/contract/gc_test.ts",
+      "test/contract/gc_report_test.ts",
       "test/contract/gc_late_removals_test.ts",
       "test/contract/gc_interleaving_test.ts",
     ],
