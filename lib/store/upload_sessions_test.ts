@@ -165,6 +165,16 @@ Deno.test("uploads: a refused repository leaves nothing behind", async () => {
   assert.deepEqual(await Array.fromAsync(state.objects.uploads.list()), []);
 });
 
+Deno.test("uploads: one belongs to its repository, and is there under no other's name", async () => {
+  const state = watched();
+  const { id } = await state.uploads.start("a");
+  const another = new Uploads(state.objects, new Damage(state.objects, silent));
+  for (const uploads of [state.uploads, another]) {
+    for (const name of ["b", "a/b", ""]) assert.equal(await uploads.open(name, id), undefined);
+    assert.equal((await uploads.open("a", id))?.repository, "a");
+  }
+});
+
 Deno.test("uploads: an opening that failed, or found nothing, is not remembered", async () => {
   const state = watched();
   const { id } = await state.uploads.start("a");

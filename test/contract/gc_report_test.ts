@@ -71,4 +71,20 @@ for (const exclusive of [true, false]) {
       uploadsExpired: 0,
     });
   });
+
+  test("one that is aborted ends with the reason, and removes nothing more", async () => {
+    const objects = openMemStore();
+    const store = createContentStore(wrapStore(objects, { exclusive }), {
+      log: silent,
+      patienceMs: 20,
+    });
+    const garbage = new TextEncoder().encode("garbage");
+    await objects.put(blobKey(digestOf(garbage)), garbage);
+    const abort = new AbortController();
+    const reason = new Error("the server is stopping");
+    const onProgress = ({ phase }: GcProgress) => phase === "mark" && abort.abort(reason);
+    const options = { idleMs: 0, signal: abort.signal, onProgress };
+    await assert.rejects(store.upkeep.collect(options), reason);
+    assert.ok(await objects.stat(blobKey(digestOf(garbage))));
+  });
 }

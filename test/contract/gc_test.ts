@@ -6,7 +6,7 @@ import { digestOf } from "../../lib/oci/digest.ts";
 import { MEDIA } from "../../lib/oci/types.ts";
 import { createContentStore } from "../../lib/store/content.ts";
 import type { ContentStore } from "../../lib/store/content_store.ts";
-import { blobKey, manifestKey } from "../../lib/store/keys.ts";
+import { blobKey, manifestKey, rescuedPrefix } from "../../lib/store/keys.ts";
 import { assertImage, assertSound, pushImage, smallImage } from "../fixtures/small_images.ts";
 import { wrapStore } from "../fixtures/wrapped_store.ts";
 
@@ -198,6 +198,41 @@ Deno.test("gc: claims outlive the process that made them, and go when they are o
   assert.equal((await other.upkeep.collect()).blobsDeleted, 0);
   assert.ok(await other.stat("app", digest));
   assert.equal((await other.upkeep.collect({ idleMs: 0 })).blobsDeleted, 1);
+});
+
+Deno.test("gc: a copy goes when the blob is where it belongs, and nobody condemns it there", async () => {
+  const { objects, store } = open({ exclusive: false });
+  const image = smallImage("x", ["layer"]);
+  await pushImage(store, "app", image, ["v1"]);
+  const { digest } = image.layers[0];
+  const key = blobKey(digest);
+  await objects.put("condemned/of-the-dead", encode(JSON.stringify({ keys: [key] })));
+  assert.ok(await store.stat("other", digest, { probe: true }));
+  const copies = async (options: { idleMs?: number; dryRun?: boolean } = { idleMs: 0 }) => {
+    await store.upkeep.collect(options);
+    return (await store.upkeep.usage()).copies;
+  };
+  assert.equal(await copies(), 1, "it is condemned");
+  await objects.delete("condemned/of-the-dead");
+  const [blob] = [await new Response((await objects.get(key))!.stream()).bytes()];
+  await objects.delete(key);
+  assert.equal(await copies(), 1, "it is the only one");
+  await objects.put(key, blob);
+  assert.equal(await copies({ idleMs: 0, dryRun: true }), 1);
+  assert.equal(await copies(), 0);
+  await assertImage(store, "app", image, "v1");
+});
+
+Deno.test("gc: a copy that no manifest needs is garbage like its blob", async () => {
+  const { objects, store } = open({ exclusive: false });
+  const bytes = encode("garbage");
+  await objects.put(`${rescuedPrefix(digestOf(bytes))}one`, bytes);
+  const counts = async (dryRun: boolean) => {
+    const result = await store.upkeep.collect({ idleMs: 0, dryRun });
+    return [result.blobsDeleted, result.bytesReclaimed, (await store.upkeep.usage()).copies];
+  };
+  assert.deepEqual(await counts(true), [1, bytes.length, 1]);
+  assert.deepEqual(await counts(false), [1, bytes.length, 0]);
 });
 
 Deno.test("gc: a blob that a dead collector condemned is copied, and served from the copy", async () => {
