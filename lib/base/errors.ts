@@ -134,6 +134,10 @@ export function systemCode(error: unknown): string | undefined {
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
 
+/** True where another program says that its disk is full; few have a code of their own for it. */
+export const tellsFullDisk = (words: string): boolean =>
+  /no space left on device|disk quota exceeded/i.test(words);
+
 const FILE_TROUBLES: Readonly<Record<string, string>> = {
   ENOENT: "there is no such file",
   ENOTDIR: "there is no such file",

@@ -1,5 +1,5 @@
 import { equal, ok } from "node:assert/strict";
-import { asSvcError, CATALOGUE, fileTrouble, isAbort, SvcError } from "./errors.ts";
+import { asSvcError, CATALOGUE, fileTrouble, isAbort, SvcError, tellsFullDisk } from "./errors.ts";
 
 Deno.test("errors: what is thrown becomes one of the catalogue", () => {
   const full = Object.assign(new Error("no space left"), { code: "ENOSPC" });
@@ -9,6 +9,12 @@ Deno.test("errors: what is thrown becomes one of the catalogue", () => {
   equal(asSvcError(new DOMException("gone", "AbortError")).code, "cancelled");
   equal(asSvcError(new DOMException("late", "TimeoutError")).code, "timeout");
   ok(isAbort(new SvcError("cancelled", "x")));
+});
+
+Deno.test("errors: words of other programs tell a full disk", () => {
+  ok(tellsFullDisk("cp: error writing '/x': No space left on device"));
+  ok(tellsFullDisk("write /x: disk quota exceeded"));
+  equal(tellsFullDisk("no such device"), false);
 });
 
 Deno.test("errors: every entry has help, a status and an exit code", () => {

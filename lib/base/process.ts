@@ -1,5 +1,5 @@
 /** Running other programs: output collected with a bound, cancelled by signal. */
-import { SvcError } from "./errors.ts";
+import { SvcError, tellsFullDisk } from "./errors.ts";
 
 export interface RunOptions {
   env?: Record<string, string>;
@@ -69,7 +69,7 @@ export async function run(
   return { code, stdout, stderr };
 }
 
-/** Like {@linkcode run}, but a non-zero exit throws `code` with the program's own last words. */
+/** Like {@linkcode run}, but a non-zero exit throws with the program's own last words. */
 export async function runOk(
   attempted: string,
   command: string,
@@ -79,11 +79,11 @@ export async function runOk(
   const result = await run(command, args, options);
   if (result.code !== 0) {
     const words = (result.stderr.trim() || result.stdout.trim()).split("\n").slice(-5).join("\n");
-    throw new SvcError(
-      "internal",
-      `${attempted}: ${command} exited with ${result.code}${words ? `: ${words}` : ""}`,
-      { help: "see the message above; svc doctor checks the host" },
-    );
+    const message = `${attempted}: ${command} exited with ${result.code}${words && `: ${words}`}`;
+    if (tellsFullDisk(words)) throw new SvcError("storage_full", message);
+    throw new SvcError("internal", message, {
+      help: "see the message above; svc doctor checks the host",
+    });
   }
   return result;
 }

@@ -25,4 +25,6 @@ Deno.test("run: a missing program, an abort, a failure", async () => {
   await rejects(runOk("Cannot frobnicate", "sh", ["-c", "echo why >&2; exit 4"]), {
     message: "Cannot frobnicate: sh exited with 4: why",
   });
+  const full = ["-c", "echo 'cp: error writing x: No space left on device' >&2; exit 1"];
+  await rejects(runOk("Cannot frobnicate", "sh", full), { code: "storage_full" });
 });

@@ -1,5 +1,5 @@
 /** containerd's statuses as errors of ours. */
-import { type ErrorCode, SvcError } from "../base/errors.ts";
+import { type ErrorCode, SvcError, tellsFullDisk } from "../base/errors.ts";
 import type { CallFailure } from "../wire/grpc/call.ts";
 
 /** gRPC statuses with an error code of their own; all others are containerd's own failures. */
@@ -19,7 +19,7 @@ const CODES: Record<number, ErrorCode> = {
 export function containerdFailure(attempted: string): (failure: CallFailure) => SvcError {
   return ({ status, said }) => {
     // containerd has no status of its own for this.
-    const full = /no space left on device|disk quota exceeded/.test(said);
+    const full = tellsFullDisk(said);
     const code = full ? "storage_full" : CODES[status] ?? "internal";
     const help = full ? "free space on containerd's volume" : "see containerd's log";
     return new SvcError(code, `${attempted}: ${said}`, { help });

@@ -2,7 +2,7 @@ import { deepStrictEqual, ok, rejects, strictEqual } from "node:assert/strict";
 import { SvcError } from "../base/errors.ts";
 import { compareVersions, DockerClient } from "./client.ts";
 import { dockerEndpoint } from "./endpoint.ts";
-import { daemonStatus, isGone } from "./errors.ts";
+import { daemonStatus, isGone, refusalOf } from "./errors.ts";
 import { watchEvents } from "./events.ts";
 import { readProgress } from "./messages.ts";
 import { scriptedDaemon } from "./testing.ts";
@@ -278,4 +278,13 @@ Deno.test("progress tells the daemon's error with its words", async () => {
     withCode("upstream_failed", /^Cannot try: no such image$/),
   );
   deepStrictEqual(seen, ["Pulling"]);
+});
+
+Deno.test("a daemon's full disk is told as such, in an answer and in the progress of a load", async () => {
+  const words = "write /layer.tar: no space left on device";
+  const full = { code: "storage_full", help: "free space on the daemon's volume" };
+  const { code, help, message } = refusalOf("Cannot create web", 500, words);
+  deepStrictEqual([{ code, help }, message], [full, `Cannot create web: ${words}`]);
+  const body = new Blob([JSON.stringify({ error: words })]).stream();
+  await rejects(readProgress(body, "Cannot load base"), full);
 });

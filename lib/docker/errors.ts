@@ -1,5 +1,5 @@
 /** Failures of the daemon as errors of the catalogue. */
-import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { type ErrorCode, SvcError, systemCode, tellsFullDisk } from "../base/errors.ts";
 import { tlsWords } from "./tls_words.ts";
 
 /** What the errors say of the daemon. */
@@ -45,6 +45,9 @@ const SYSTEM_WORDS: Record<string, string> = {
   ETIMEDOUT: "the host does not answer",
 };
 
+/** What to do where the disk of the daemon is full. */
+export const FULL_HELP = "free space on the daemon's volume";
+
 /** The daemon answered with an error. `words` and `cause` are its own; `status` is in the detail. */
 export function refusalOf(
   attempted: string,
@@ -52,6 +55,12 @@ export function refusalOf(
   words: string,
   cause = "",
 ): SvcError {
+  if (tellsFullDisk(words)) {
+    return new SvcError("storage_full", `${attempted}: ${words}`, {
+      help: FULL_HELP,
+      detail: { status },
+    });
+  }
   const code = BY_CAUSE[cause] ?? BY_STATUS[status] ?? "upstream_failed";
   return new SvcError(code, `${attempted}: ${words}`, {
     // The catalogue's help is about svc's own names; these words are the daemon's.

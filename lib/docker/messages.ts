@@ -1,5 +1,6 @@
 /** Answers that are one JSON object after another: events, the progress of pulls, loads and builds. */
-import { SvcError } from "../base/errors.ts";
+import { SvcError, tellsFullDisk } from "../base/errors.ts";
+import { FULL_HELP } from "./errors.ts";
 
 /** Characters of one object. */
 const MAX_MESSAGE = 4 * 1024 ** 2;
@@ -52,8 +53,9 @@ export async function readProgress(
   for await (const message of readMessages<ProgressMessage>(body, attempted)) {
     const error = message.errorDetail?.message ?? message.error;
     if (error !== undefined) {
-      throw new SvcError("upstream_failed", `${attempted}: ${error}`, {
-        help: "see the daemon's words above",
+      const full = tellsFullDisk(error);
+      throw new SvcError(full ? "storage_full" : "upstream_failed", `${attempted}: ${error}`, {
+        help: full ? FULL_HELP : "see the daemon's words above",
       });
     }
     onMessage(message);

@@ -2,7 +2,7 @@
  * The client of Incus's REST API on its unix socket. Changes are operations, which calls wait for. Throws
  * `unavailable` where the daemon cannot be reached or goes away, and else its own words.
  */
-import { SvcError } from "../base/errors.ts";
+import { SvcError, tellsFullDisk } from "../base/errors.ts";
 import { type CallOptions, DockerClient } from "../docker/client.ts";
 import { broken, unreachable } from "../docker/errors.ts";
 import type { Answer } from "../docker/exchange.ts";
@@ -36,14 +36,19 @@ const idOf = (operation: string) => operation.slice(operation.lastIndexOf("/") +
 /** The operation's failure, with a code by its words: operations have one status for all failures. */
 function failed(attempted: string, { err, status_code }: Operation): SvcError {
   const words = err || (status_code === 401 ? "it was cancelled" : "it failed");
-  const code = /not found/i.test(words)
+  const code = tellsFullDisk(words)
+    ? "storage_full"
+    : /not found/i.test(words)
     ? "not_found"
     : /already (exists|running|frozen)|is (in use|busy|running|not running)|isn't running/i.test(
         words,
       )
     ? "conflict"
     : "upstream_failed";
-  return new SvcError(code, `${attempted}: ${words}`, { help: "see the daemon's words above" });
+  const help = code === "storage_full"
+    ? "free space on the daemon's volume"
+    : "see the daemon's words above";
+  return new SvcError(code, `${attempted}: ${words}`, { help });
 }
 
 export class IncusClient implements AsyncDisposable {

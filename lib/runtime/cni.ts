@@ -3,7 +3,7 @@
  * variables and configuration in, a result or an error document out.
  */
 import { join } from "node:path";
-import { SvcError } from "../base/errors.ts";
+import { SvcError, tellsFullDisk } from "../base/errors.ts";
 import { run } from "../base/process.ts";
 
 /** Where distributions and the CNI project put the plugins. */
@@ -130,11 +130,14 @@ export class CniPlugins {
       }
       const words = [error?.msg, error?.details].filter(Boolean).join(": ") ||
         result.stderr.trim() || result.stdout.trim() || `exit code ${result.code}`;
-      throw new SvcError(
-        "internal",
-        `Cannot set up networking: CNI plugin ${call.config.type} failed on ${command}: ${words}`,
-        { help: "see the plugin's message; is iptables installed and allowed?" },
-      );
+      const message =
+        `Cannot set up networking: CNI plugin ${call.config.type} failed on ${command}: ${words}`;
+      if (tellsFullDisk(words)) {
+        throw new SvcError("storage_full", message, { help: "free space on this host's /run" });
+      }
+      throw new SvcError("internal", message, {
+        help: "see the plugin's message; is iptables installed and allowed?",
+      });
     }
   }
 }

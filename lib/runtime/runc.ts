@@ -1,6 +1,6 @@
 /** {@linkcode Runtime} over the runc command line, which crun, youki and runsc share. */
 import { basename } from "node:path";
-import { SvcError } from "../base/errors.ts";
+import { SvcError, tellsFullDisk } from "../base/errors.ts";
 import { run, type RunResult } from "../base/process.ts";
 import type { Runtime, RuntimeState, RuntimeStatus } from "./runtime.ts";
 
@@ -82,12 +82,14 @@ export async function createRuntime(options: RuntimeOptions): Promise<Runtime> {
   };
   /** Runtimes word "no such container" differently, so the list of containers decides. */
   const gone = async (id: string) => !(await list()).some((state) => state.id === id);
-  const failed = (attempted: string, result: RunResult) =>
-    new SvcError(
-      "internal",
-      `Cannot ${attempted}: ${options.binary} exited with ${result.code}: ${lastWords(result)}`,
-      { help: "see the runtime's message" },
+  const failed = (attempted: string, result: RunResult) => {
+    const words = lastWords(result);
+    return new SvcError(
+      tellsFullDisk(words) ? "storage_full" : "internal",
+      `Cannot ${attempted}: ${options.binary} exited with ${result.code}: ${words}`,
+      { help: tellsFullDisk(words) ? "free space on this host" : "see the runtime's message" },
     );
+  };
 
   return {
     binary: options.binary,

@@ -1,5 +1,5 @@
 /** The backend of a host: deployments on a container engine of the host, networks by CNI. */
-import { SvcError } from "../../base/errors.ts";
+import { asSvcError, isAbort, SvcError } from "../../base/errors.ts";
 import { SharedRuns } from "../../base/shared_runs.ts";
 import { KeyedMutex } from "../../base/mutex.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
@@ -244,7 +244,7 @@ class HostBackend implements DeployBackend {
           if (deployment.instances.length === 0) await deployment.forget();
           else this.#leftovers.take(deployment, () => this.#forget(deployment));
         }
-        throw error;
+        throw isAbort(error) ? error : asSvcError(error, `Cannot deploy ${spec.name}`);
       } finally {
         deployment.transient = undefined;
         deployment.joining = [];

@@ -1,5 +1,6 @@
 /** `exec` of the OCI runtime, with pipes or on a terminal. */
 import { join } from "node:path";
+import { asSvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { ExecSession } from "../backend.ts";
@@ -65,7 +66,12 @@ export async function execIn(
   const id = crypto.randomUUID().slice(0, 8);
   const document = join(bundle, `exec-${id}.json`);
   const pidFile = join(bundle, `exec-${id}.pid`);
-  await Deno.writeTextFile(document, encodeDocument(process), { mode: 0o600 });
+  try {
+    await Deno.writeTextFile(document, encodeDocument(process), { mode: 0o600 });
+  } catch (error) {
+    await Deno.remove(document).catch(() => {/* not made */});
+    throw asSvcError(error, `Cannot run ${what}`);
+  }
   const [command, args] = runtime.command(
     ...["exec", "--process", document, "--pid-file", pidFile, key],
   );

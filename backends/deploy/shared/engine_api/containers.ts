@@ -37,6 +37,10 @@ function refused(error: unknown, { spec: { name }, replica }: ContainerRequest):
       { cause: error, help: NO_ADDRESS_HELP },
     );
   }
+  if (error.code === "storage_full") {
+    const { help } = error;
+    return new SvcError("storage_full", `Cannot deploy ${name}: ${words}`, { cause: error, help });
+  }
   return new SvcError(
     "deploy_failed",
     `Cannot deploy ${name}: instance ${instanceId(name, replica)} did not start: ${words}`,

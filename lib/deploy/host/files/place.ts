@@ -3,7 +3,7 @@
  * below a descriptor, and the kernel resolves links with the root as "/" (openat2(2)). So no link leads outside,
  * also while somebody swaps files. Synchronous: for a Worker, since a mount may be served by the workload itself.
  */
-import { SvcError } from "../../../base/errors.ts";
+import { asSvcError, SvcError } from "../../../base/errors.ts";
 import { SystemError } from "../../../sys/errno.ts";
 import { close } from "../../../sys/fd.ts";
 import { type FileStat, O, statFd } from "../../../sys/files.ts";
@@ -55,7 +55,7 @@ export function pathError(attempted: string, error: unknown): unknown {
   const why = RESOLVED[error.code];
   if (why) return new SvcError("argument_invalid", `${attempted}: ${why}`, { cause: error });
   const inTheWay = IN_THE_WAY[error.code];
-  if (!inTheWay) return error;
+  if (!inTheWay) return asSvcError(error, attempted);
   return new SvcError("conflict", `${attempted}: ${inTheWay}`, {
     cause: error,
     help: "copy to another path",

@@ -88,7 +88,12 @@ export class Unpacker implements TarHandler, Disposable {
   }
 
   data(chunk: Uint8Array): void {
-    if (this.#file) writeAll(this.#file.fd, chunk);
+    if (!this.#file) return;
+    try {
+      writeAll(this.#file.fd, chunk);
+    } catch (error) {
+      throw pathError(this.#attempted(this.#file.header), error);
+    }
   }
 
   hole(length: number): void {
