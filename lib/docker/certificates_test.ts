@@ -68,3 +68,45 @@ Deno.test({
     }
   },
 });
+
+Deno.test({
+  name: "the files are read before the daemon is dialled: a reset meanwhile ended the process",
+  ignore: !hasOpenssl(),
+  fn: async () => {
+    const folder = await Deno.makeTempDir({ prefix: "svc-docker-certificates-" });
+    const accepted: Deno.Conn[] = [];
+    const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const serving = (async () => {
+      for await (const conn of listener) {
+        accepted.push(conn);
+        conn.close();
+      }
+    })();
+    try {
+      const authority = await makeAuthority(folder);
+      const own = await authority.issue("own");
+      const [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map((name) => join(folder, name));
+      await Deno.rename(own.cert, cert);
+      await Deno.rename(own.key, key);
+      const text = await Deno.readTextFile(authority.cert);
+      await new Deno.Command("mkfifo", { args: [ca] }).output();
+      const host = `tcp://127.0.0.1:${listener.addr.port}`;
+      await using client = new DockerClient({
+        endpoint: dockerEndpoint({ host, tls: true, certPath: folder }),
+      });
+      const asked = assert.rejects(client.daemon(), { code: "unavailable" });
+      // Opens once it is read.
+      using pipe = await Deno.open(ca, { write: true });
+      assert.equal(accepted.length, 0);
+      const writer = pipe.writable.getWriter();
+      await writer.write(new TextEncoder().encode(text));
+      await writer.close();
+      await asked;
+      assert.notEqual(accepted.length, 0);
+    } finally {
+      listener.close();
+      await serving;
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+});

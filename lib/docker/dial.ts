@@ -53,10 +53,9 @@ export function dockerDialer(endpoint: DockerEndpoint, product: string): DockerD
   };
   return {
     dial: async (signal) => {
-      const socket = await plain(signal);
-      if (!tls) return socket;
+      if (!tls) return await plain(signal);
       try {
-        return await secured(socket, host, tls, signal);
+        return await secured(() => plain(signal), host, tls, signal);
       } catch (cause) {
         if (!isDistrust(cause)) throw cause;
         const dates = await datesOf(() => plain(signal), host, signal);
@@ -114,17 +113,16 @@ async function readPem({ ca, cert, key }: TlsFiles) {
   return { ca: caPem, cert: certPem, key: keyPem };
 }
 
+/** TLS over a connection that `dial` makes once all is read: one that nobody listens to ends the process by a reset. */
 async function secured(
-  socket: Socket,
+  dial: () => Promise<Socket>,
   host: string,
   files: TlsFiles,
   signal: AbortSignal,
 ): Promise<TLSSocket> {
   const { connect: connectTls } = await import("node:tls");
-  const pem = await readPem(files).catch((error) => {
-    socket.destroy();
-    throw error;
-  });
+  const pem = await readPem(files);
+  const socket = await dial();
   const secure = connectTls({
     socket,
     host,
@@ -133,6 +131,7 @@ async function secured(
     rejectUnauthorized: true,
   });
   pauseBelow(secure);
+  socket.on("error", (error) => secure.destroy(error));
   // A daemon refuses a client's certificate after the handshake, maybe before the exchange listens.
   secure.on("error", (error) => secure.destroy(error));
   return await opened(secure, "secureConnect", signal);
@@ -154,7 +153,7 @@ async function datesOf(
   try {
     socket = await dial();
     const secure = connectTls({ socket, host, ...serverName(host), rejectUnauthorized: false });
-    secure.on("error", () => {/* as below */});
+    for (const one of [socket, secure]) one.on("error", () => {/* as below */});
     await opened(secure, "secureConnect", signal);
     const { valid_from, valid_to } = secure.getPeerCertificate();
     return { from: Date.parse(valid_from), to: Date.parse(valid_to) };
