@@ -9,7 +9,7 @@
  *   {@linkcode Opened}, then the bytes of the connection follow (UDP: datagrams as in lib/wire/datagrams.ts).
  * - `agent`, opened by the server: the caretaker makes a socket in the workload and answers with
  *   {@linkcode AgentSocketLine}. The end of the stream is the end of the socket.
- * - `mount`, opened by the caretaker with {@linkcode MountFields}: 9P of its session's caller on a lasting stream.
+ * - `mount`, opened by the caretaker with the session's `id`: 9P of its caller on a lasting stream.
  * - `ssh`, opened by the caretaker with {@linkcode AgentFields}, for each connection to such a socket: the SSH
  *   agent's protocol, until either side ends.
  */
@@ -19,9 +19,6 @@ import type { Problem } from "./problem.ts";
 export const COMPANION_MOUNTS = "/run/svc/mounts";
 /** Below it: the session's own folder. */
 export const COMPANION_SESSION = "session";
-
-/** `mount`, opened by a caretaker: leads to the session's caller, or tells that the mounts are lost. */
-export type MountFields = { id: string } | { lost: string };
 
 /** How the roles of a caretaker do. */
 export type CaretakerReport =

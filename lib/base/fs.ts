@@ -156,18 +156,6 @@ async function openFolders(path: string): Promise<void> {
   }
 }
 
-/**
- * {@linkcode removeTree} synchronously, for small trees: handing the work to another thread would take
- * longer.
- */
-export function removeTreeSync(path: string): void {
-  try {
-    Deno.removeSync(path, { recursive: true });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-}
-
 /** True for a folder with something in it; a missing one has nothing. */
 export async function holdsEntries(path: string): Promise<boolean> {
   try {

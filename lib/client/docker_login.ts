@@ -14,7 +14,8 @@ interface AuthFile {
 }
 
 /** Docker's file, then podman's (which skopeo and buildah share). */
-function authFiles(env: Environment, os: typeof Deno.build.os = Deno.build.os): string[] {
+function authFiles(env: Environment): string[] {
+  const { os } = Deno.build;
   const home = homeFolder({ os, env });
   const docker = env.DOCKER_CONFIG ?? (home && join(home, ".docker"));
   const runtime = env.XDG_RUNTIME_DIR && join(env.XDG_RUNTIME_DIR, "containers", "auth.json");

@@ -149,7 +149,7 @@ const DECODE: Record<Result, Decode> = {
   switch: (value) => value === true,
   count: (value, shape, path) => unlessZero(Math.trunc(numberOf(value, path)), shape),
   number: (value, _shape, path) => Math.trunc(numberOf(value, path)),
-  single: (value, shape, path) => unlessZero(shortest(numberOf(value, path), true), shape),
+  single: (value, shape, path) => unlessZero(shortest(numberOf(value, path)), shape),
   size: (value, shape, path) =>
     unlessZero(
       value instanceof Float

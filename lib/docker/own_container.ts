@@ -28,17 +28,14 @@ interface Inspected {
 }
 
 /** The container of this process; undefined where it is in none, or in one that the engine does not have. */
-export async function ownContainer(
+async function ownContainer(
   engine: DockerClient,
-  ids: () => Promise<string[]> = ownContainerIds,
-  signal?: AbortSignal,
 ): Promise<OwnContainer | undefined> {
-  for (const id of await ids()) {
+  for (const id of await ownContainerIds()) {
     try {
       const found = await engine.json<Inspected>({
         path: `/containers/${id}/json`,
         attempted: "Cannot look at this server's own container",
-        signal,
       });
       if (!found.State?.Running) continue;
       return {
@@ -161,9 +158,8 @@ export interface ServerPlace {
 export async function serverPlace(
   engine: DockerClient,
   { hostPathMap = [], hostNetwork }: PlaceSettings,
-  signal?: AbortSignal,
 ): Promise<ServerPlace> {
-  const own = await ownContainer(engine, ownContainerIds, signal);
+  const own = await ownContainer(engine);
   const contained = own !== undefined || await inContainer();
   return {
     paths: new HostPaths(pathPairsOf(hostPathMap), own?.paths ?? [], contained),

@@ -13,7 +13,7 @@ import type { ImageSource, ReadOptions } from "../oci/image.ts";
 import { isRepositoryName, isTag, parseReference } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
-import type { LookOptions, RegistryReader } from "./view.ts";
+import type { ReaderOptions, RegistryReader } from "./view.ts";
 
 /** The ability `images` of a deploy backend. */
 export interface EngineImages {
@@ -60,7 +60,7 @@ export class EngineView implements RegistryReader {
     await (await this.#options.images()).ready?.(options);
   }
 
-  async resolve(repository: string, reference: string, options?: LookOptions) {
+  async resolve(repository: string, reference: string, options?: ReaderOptions) {
     const { reader, writer } = await this.#options.images();
     if (!writer) {
       const found = await reader.resolve(repository, reference, options);
@@ -79,7 +79,7 @@ export class EngineView implements RegistryReader {
     return undefined;
   }
 
-  async stat(repository: string, digest: Digest, options?: LookOptions) {
+  async stat(repository: string, digest: Digest, options?: ReaderOptions) {
     const { reader, writer } = await this.#options.images();
     return writer && options?.probe
       ? await writer.hold(short(repository), digest, options)
@@ -90,7 +90,7 @@ export class EngineView implements RegistryReader {
     return await (await this.#options.images()).reader.get(...call);
   }
 
-  async *tags(repository: string, options: LookOptions & { after?: string } = {}) {
+  async *tags(repository: string, options: ReaderOptions & { after?: string } = {}) {
     const { reader } = await this.#options.images();
     const tags = new Set<string>();
     for (const name of await this.#names(repository, options)) {
@@ -102,7 +102,7 @@ export class EngineView implements RegistryReader {
   async *referrers(
     repository: string,
     digest: Digest,
-    { after, ...options }: LookOptions & { after?: Digest } = {},
+    { after, ...options }: ReaderOptions & { after?: Digest } = {},
   ) {
     const { reader } = await this.#options.images();
     const found = new Map<Digest, Descriptor>();
@@ -114,7 +114,7 @@ export class EngineView implements RegistryReader {
     }
   }
 
-  async hasRepository(repository: string, options?: LookOptions) {
+  async hasRepository(repository: string, options?: ReaderOptions) {
     return (await this.#names(repository, options)).length > 0;
   }
 
@@ -213,7 +213,7 @@ export interface Shown {
 
 /** A view as the second half of a union: a push goes on where the engine cannot be asked what it has. */
 export function forUnion(view: RegistryReader): RegistryReader {
-  const lenient = async <T>(work: Promise<T>, options?: LookOptions): Promise<T | undefined> => {
+  const lenient = async <T>(work: Promise<T>, options?: ReaderOptions): Promise<T | undefined> => {
     try {
       return await work;
     } catch (error) {

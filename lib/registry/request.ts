@@ -5,7 +5,7 @@ import { readAtMost } from "../base/collect.ts";
 import { SvcError } from "../base/errors.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import { API_VERSION, registryError } from "./errors.ts";
-import type { LookOptions, RegistryView, RegistryWriter } from "./view.ts";
+import type { ReaderOptions, RegistryView, RegistryWriter } from "./view.ts";
 
 export interface RegistryOptions extends RegistryView {
   /** Accepts indexes, or all manifests, whose references are missing here. Default: refuses them. */
@@ -77,7 +77,7 @@ export function reply(status: number, fields: Fields, content: Uint8Array | null
 }
 
 /** Options for a read of the store, taken from the request. */
-export function lookOf({ request, signal }: Context): LookOptions {
+export function lookOf({ request, signal }: Context): ReaderOptions {
   return {
     signal,
     probe: isProbe(request),

@@ -14,7 +14,7 @@ import type { Descriptor, Digest } from "../oci/types.ts";
 import type { ContentStore } from "../store/content_store.ts";
 
 /** Read options of a registry's reader. */
-export interface LookOptions extends ReadOptions {
+export interface ReaderOptions extends ReadOptions {
   /**
    * The caller may be about to push what is missing: an upstream that cannot be reached then counts as not
    * having it, instead of failing the request.
@@ -30,30 +30,30 @@ export interface RegistryReader
   resolve(
     repository: string,
     reference: string,
-    options?: LookOptions,
+    options?: ReaderOptions,
   ): Promise<ResolvedManifest | undefined>;
   stat(
     repository: string,
     digest: Digest,
-    options?: LookOptions,
+    options?: ReaderOptions,
   ): Promise<{ size: number } | undefined>;
   get(
     repository: string,
     digest: Digest,
-    options?: LookOptions & { range?: ByteRange },
+    options?: ReaderOptions & { range?: ByteRange },
   ): Promise<BlobBody | undefined>;
   /** Strictly after `after`. */
-  tags(repository: string, options?: LookOptions & { after?: string }): AsyncIterable<string>;
+  tags(repository: string, options?: ReaderOptions & { after?: string }): AsyncIterable<string>;
   /** By their digests, strictly after `after`. */
   referrers(
     repository: string,
     digest: Digest,
-    options?: LookOptions & { after?: Digest },
+    options?: ReaderOptions & { after?: Digest },
   ): AsyncIterable<Descriptor>;
   /** Throws the reason why nothing can be read now. Absent: nothing can be in the way. */
   ready?(options?: { signal?: AbortSignal }): Promise<void>;
   /** True where the repository has a manifest, with or without a tag. */
-  hasRepository(repository: string, options?: LookOptions): Promise<boolean>;
+  hasRepository(repository: string, options?: ReaderOptions): Promise<boolean>;
 }
 
 /** Pushes and deletes, as {@linkcode ContentStore} describes them. */

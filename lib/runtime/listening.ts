@@ -63,7 +63,7 @@ export function busyConnections(text: string, listening: ReadonlySet<number>): n
 }
 
 /** The busy connections in a process's namespace; 0 where the process is gone. */
-export async function inFlight(pid: number, signal?: AbortSignal): Promise<number> {
+export async function inFlight(pid: number): Promise<number> {
   const listening = new Set<number>();
   for (const name of ["tcp", "tcp6"]) {
     const text = await Deno.readTextFile(`/proc/${pid}/net/${name}`).catch(() => "");
@@ -72,6 +72,6 @@ export async function inFlight(pid: number, signal?: AbortSignal): Promise<numbe
   if (listening.size === 0) return 0;
   const states = ["state", "established", "state", "close-wait"];
   const namespace = ["-t", String(pid), "-n", "ss", "-tinHO", ...states];
-  const { code, stdout } = await run("nsenter", namespace, { signal });
+  const { code, stdout } = await run("nsenter", namespace);
   return code === 0 ? busyConnections(stdout, listening) : 0;
 }

@@ -11,13 +11,6 @@ import { foreignRoute6, hostRoutes6 } from "./subnets6.ts";
 /** Milliseconds for which checked rules count as right, where a container is to start soon. */
 const RECENT = 30_000;
 
-interface PublishedPort {
-  hostIP: string;
-  host: number;
-  container: number;
-  protocol: "tcp" | "udp" | "sctp";
-}
-
 export interface Attachment {
   /** Address without prefix. */
   ip: string;

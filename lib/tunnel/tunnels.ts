@@ -103,10 +103,6 @@ export class Tunnels implements AsyncDisposable {
     this.#options = options;
   }
 
-  get defaultBackend(): string {
-    return this.#options.defaultBackend;
-  }
-
   get usable(): readonly string[] {
     return this.#options.usable;
   }

@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { run } from "../../../lib/base/process.ts";
-import type { Usage } from "../../../lib/deploy/host/engine.ts";
+import type { ContainerUsage } from "../../../lib/deploy/host/engine.ts";
 import type { Runtime } from "../../../lib/runtime/runtime.ts";
 
 /** Values of SVC_BARE_STATS_SOURCE. */
@@ -25,7 +25,7 @@ interface StatsEvent {
 /** Runtimes write "no limit" as a number near 2 ** 63 or 2 ** 64. */
 const NO_LIMIT = 2 ** 62;
 
-function usageOf({ data = {} }: StatsEvent): Usage {
+function usageOf({ data = {} }: StatsEvent): ContainerUsage {
   const { cpu, memory, pids, blkio } = data;
   const { usage = 0, limit = 0 } = memory?.usage ?? {};
   const cache = memory?.raw?.total_inactive_file ?? memory?.raw?.inactive_file ?? 0;
@@ -43,7 +43,7 @@ function usageOf({ data = {} }: StatsEvent): Usage {
 }
 
 /** Throws `upstream_failed` where the runtime does not tell. */
-export async function runtimeUsage(runtime: Runtime, key: string): Promise<Usage> {
+export async function runtimeUsage(runtime: Runtime, key: string): Promise<ContainerUsage> {
   const [command, args] = runtime.command("events", "--stats", key);
   const { code, stdout, stderr } = await run(command, args);
   const attempted = `Cannot read what ${key} uses`;

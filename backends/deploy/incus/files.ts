@@ -6,6 +6,7 @@ import { posix } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { FileAbility, FileStat, InstanceOptions } from "../../../lib/deploy/caps.ts";
 import { type Attributes, type Sftp, SftpError } from "../../../lib/incus/sftp.ts";
+import { withArchive } from "../shared/archive_body.ts";
 import type { DeployedParts } from "../shared/engine_api/abilities/parts.ts";
 import { runs } from "../shared/engine_api/inspect.ts";
 import { FOLDER, formatOf, LINK, pack } from "./pack.ts";
@@ -152,26 +153,15 @@ export class IncusFiles implements FileAbility {
     tar: ReadableStream<Uint8Array>,
     options: InstanceOptions = {},
   ): Promise<void> {
-    const over = new AbortController();
-    const { signal = over.signal } = options;
-    try {
+    await withArchive(tar, options.signal, async (open) => {
       using where = await this.#open(name, path, `Cannot copy to ${path}`, options);
       const folder = await where.sftp.stat(where.path);
       if (!folder) throw missing(path);
       if (formatOf(folder) !== FOLDER) {
         throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
       }
-      const source = tar.pipeThrough(new TransformStream(), {
-        signal: AbortSignal.any([signal, over.signal]),
-      });
-      await unpack(where.sftp, where.path, source, where.requirePlace);
-    } catch (error) {
-      signal.throwIfAborted();
-      throw error;
-    } finally {
-      over.abort();
-      if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
-    }
+      await unpack(where.sftp, where.path, open(), where.requirePlace);
+    });
   }
 }
 

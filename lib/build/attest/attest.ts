@@ -5,7 +5,7 @@
 import type { AttestSpec } from "../../api/build_attest.ts";
 import { SvcError } from "../../base/errors.ts";
 import { MEDIA } from "../../oci/types.ts";
-import type { Extra, ImageForm, SolvedPlan } from "../export/assemble.ts";
+import type { Extra, SolvedPlan } from "../export/assemble.ts";
 import { blobOf, documentOf, encodeDocument, type PlatformContent } from "../export/content.ts";
 import type { Engine } from "../solve/engine_context.ts";
 import { imagePurl, provenance, PROVENANCE_TYPE, type ProvenanceInput } from "./provenance.ts";
@@ -60,7 +60,7 @@ export class Attestations {
   }
 
   /** The attestation manifests, one for each image. */
-  async extras(images: readonly PlatformContent[], _form?: ImageForm): Promise<Extra[]> {
+  async extras(images: readonly PlatformContent[]): Promise<Extra[]> {
     const { solved } = this.#options;
     return await Promise.all(images.map((image, at) => this.#extra(solved[at], image)));
   }

@@ -39,10 +39,6 @@ export class ImportedCache {
   #mounts = new Map<string, { mount: CachedMount; archive: ForeignBlob }>();
   #blobs = new Map<Digest, ForeignBlob>();
 
-  get size(): number {
-    return this.#steps.size;
-  }
-
   step(key: string): ForeignStep | undefined {
     return this.#steps.get(key);
   }

@@ -6,7 +6,9 @@ import { blocksOf } from "../../oci/tar_blocks.ts";
 import { tarEnd, tarHeader } from "../../oci/tar_write.ts";
 import { KnownBlocks } from "./known_blocks.ts";
 import { packLayer } from "./pack.ts";
-import { DEFAULT_PACKING, type Packing, packingKey } from "./packer_wire.ts";
+import { DEFAULT_LEVELS, type Packing, packingKey } from "./packer_wire.ts";
+
+const PACKING: Packing = { compression: "gzip", level: DEFAULT_LEVELS.gzip };
 
 async function* streamOf(bytes: Uint8Array, chunk: number): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += chunk) yield bytes.slice(at, at + chunk);
@@ -68,7 +70,7 @@ Deno.test("layers are packed to the same bytes whatever their chunks", async () 
       const digests = new Set<string>();
       for (const chunk of [777, 65536, 1 << 20]) {
         const path = `${folder}/${index}-${chunk}`;
-        const packed = await pack(bytes, chunk, path, DEFAULT_PACKING);
+        const packed = await pack(bytes, chunk, path, PACKING);
         const file = await Deno.readFile(path);
         assert.equal(packed.size, file.length);
         assert.equal(packed.digest, digestOf(file));
@@ -116,7 +118,7 @@ Deno.test("a stream that fails fails the packing, an abort ends it", async () =>
         throw new Error("disk on fire");
       };
       await assert.rejects(
-        packLayer(blocksOf(broken()), `${folder}/broken-${size}`, DEFAULT_PACKING, {
+        packLayer(blocksOf(broken()), `${folder}/broken-${size}`, PACKING, {
           known: new KnownBlocks(),
         }),
         /disk on fire/,
@@ -130,7 +132,7 @@ Deno.test("a stream that fails fails the packing, an abort ends it", async () =>
       }
     };
     await assert.rejects(
-      packLayer(blocksOf(endless()), `${folder}/endless`, DEFAULT_PACKING, {
+      packLayer(blocksOf(endless()), `${folder}/endless`, PACKING, {
         known: new KnownBlocks(),
         signal: abort.signal,
       }),

@@ -21,8 +21,6 @@ export const DEFAULT_LEVELS: Record<Packing["compression"], number> = {
   uncompressed: 0,
 };
 
-export const DEFAULT_PACKING: Packing = { compression: "gzip", level: DEFAULT_LEVELS.gzip };
-
 /** A packing's name: "gzip-blocks-4". To be changed where the same archive would give other bytes. */
 export const packingKey = ({ compression, level }: Packing): string =>
   compression === "uncompressed" ? compression : `${compression}-blocks-${level}`;

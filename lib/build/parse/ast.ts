@@ -91,7 +91,7 @@ export interface RunInstruction extends Base {
   command: Command;
   /** `RUN <<EOF` and nothing else. A script that starts with `#!` is run as a file, not by the shell. */
   script?: Heredoc;
-  mounts: RunMount[];
+  mounts: MountFlag[];
   network: "default" | "none" | "host";
   security: "sandbox" | "insecure";
   devices: string[];
@@ -104,7 +104,7 @@ export type MountType = typeof MOUNT_TYPES[number];
  * One `RUN --mount=…`, its options unexpanded. `resolveMount(mount, expandWord)` in `mounts.ts` gives the typed
  * and checked {@linkcode Mount}. A mount without variables was checked while parsing.
  */
-export interface RunMount {
+export interface MountFlag {
   /** The flag's value as written. */
   raw: string;
   line: number;

@@ -24,7 +24,7 @@ export const LIMITS = {
 } as const;
 
 /** What a plan has used of its limits. */
-export class Usage {
+export class LimitsUsed {
   #used = { ports: 0, expanded: 0 };
   readonly #file: string;
 

@@ -2,7 +2,7 @@
 import { posix } from "node:path";
 import { parseBytes } from "../../base/bytes.ts";
 import { suggestion } from "../../base/nearest.ts";
-import { type Mount, MOUNT_TYPES, type MountType, type RunMount, type Word } from "./ast.ts";
+import { type Mount, MOUNT_TYPES, type MountFlag, type MountType, type Word } from "./ast.ts";
 import { parseError } from "./line.ts";
 
 const ALIASES: Record<string, string> = {
@@ -50,9 +50,9 @@ function fields(text: string): string[] {
 }
 
 /** Parses the flag's value, and checks it completely where it has no variables. Throws `dockerfile_invalid`. */
-export function parseMount(raw: string, file: string, line: number): RunMount {
+export function parseMount(raw: string, file: string, line: number): MountFlag {
   const fail = (reason: string) => parseError("RUN", { file, line }, `--mount=${raw}: ${reason}`);
-  const options: RunMount["options"] = [];
+  const options: MountFlag["options"] = [];
   for (const field of fields(raw)) {
     const equals = field.indexOf("=");
     const written = (equals === -1 ? field : field.slice(0, equals)).trim().toLowerCase();
@@ -69,7 +69,7 @@ export function parseMount(raw: string, file: string, line: number): RunMount {
   if (from?.includes("$")) {
     throw fail("option from takes no variables; give the image a stage of its own and name that");
   }
-  const mount: RunMount = { raw, line, options };
+  const mount: MountFlag = { raw, line, options };
   if (from !== undefined) mount.from = from;
   const type = options.findLast((option) => option.name === "type")?.value?.raw.toLowerCase();
   if (type === undefined) mount.type = "bind";
@@ -88,7 +88,7 @@ class Given {
   /** Makes the error for a reason. */
   readonly fail: (reason: string) => Error;
 
-  constructor(mount: RunMount, expandWord: (word: Word) => string, file: string) {
+  constructor(mount: MountFlag, expandWord: (word: Word) => string, file: string) {
     this.fail = (reason) =>
       parseError("RUN", { file, line: mount.line }, `--mount=${mount.raw}: ${reason}`);
     for (const { name, value } of mount.options) {
@@ -192,7 +192,7 @@ function secretMount(given: Given): Mount {
 
 /** The mount with its variables expanded by `expandWord`. Throws `dockerfile_invalid`. */
 export function resolveMount(
-  mount: RunMount,
+  mount: MountFlag,
   expandWord: (word: Word) => string,
   file = "Dockerfile",
 ): Mount {

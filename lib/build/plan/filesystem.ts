@@ -26,7 +26,7 @@ import {
   type TreeVertex,
   type Vertex,
 } from "./graph.ts";
-import { checkLayers, type Usage } from "../parse/limits.ts";
+import { checkLayers, type LimitsUsed } from "../parse/limits.ts";
 import { PlannedTree } from "./planned_tree.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand, proxyEnv } from "./scope.ts";
@@ -46,7 +46,7 @@ export interface FilesystemTools {
   /** Network of a RUN without `--network`. */
   network: RunVertex["network"];
   allow: readonly Entitlement[];
-  usage: Usage;
+  usage: LimitsUsed;
 }
 
 /** True where an instruction becomes a vertex of its own. */

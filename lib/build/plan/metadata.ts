@@ -5,7 +5,7 @@ import type { ContainerConfig } from "../../oci/types.ts";
 import type { Command, HealthcheckInstruction, Instruction } from "../parse/ast.ts";
 import { expandWords } from "../parse/expand.ts";
 import { parsePorts } from "../parse/ports.ts";
-import type { Usage } from "../parse/limits.ts";
+import type { LimitsUsed } from "../parse/limits.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand } from "./scope.ts";
 import { shellOf, type StageState } from "./stage.ts";
@@ -14,7 +14,7 @@ export interface MetadataTools {
   expand: Expand;
   escape: "\\" | "`";
   file: string;
-  usage: Usage;
+  usage: LimitsUsed;
 }
 
 /** Go's `%q` of a list, as BuildKit's histories have it. */

@@ -26,7 +26,7 @@ import {
 } from "./graph.ts";
 import { parseHosts } from "./hosts.ts";
 import { applyMetadata } from "./metadata.ts";
-import { Usage } from "../parse/limits.ts";
+import { LimitsUsed } from "../parse/limits.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand, expander, GlobalScope, platformArgs } from "./scope.ts";
 import { beginStage, type StageState } from "./stage.ts";
@@ -84,14 +84,14 @@ class Planner {
   #environments = new Map<number, string[]>();
   #otherPlatforms: Parameters<typeof warningsOf>[1]["otherPlatforms"][number][] = [];
   #hosts: RunVertex["hosts"];
-  #usage: Usage;
+  #usage: LimitsUsed;
   #ids = 0;
 
   constructor(request: PlanRequest) {
     this.#request = request;
     const { dockerfile } = request;
     this.#file = dockerfile.file;
-    this.#usage = new Usage(dockerfile.file);
+    this.#usage = new LimitsUsed(dockerfile.file);
     this.#expand = expander(dockerfile.directives.escape, dockerfile.file, this.#usage);
     this.#platform = request.platform ?? this.#build;
     this.#hosts = parseHosts(request.addHosts ?? []);

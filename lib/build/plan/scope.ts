@@ -3,13 +3,13 @@ import { type Platform } from "../../oci/types.ts";
 import { formatPlatform } from "../../oci/platform.ts";
 import type { ArgInstruction, Scope, Word } from "../parse/ast.ts";
 import { expand } from "../parse/expand.ts";
-import type { Usage } from "../parse/limits.ts";
+import type { LimitsUsed } from "../parse/limits.ts";
 import { PROXY_ARGS } from "../parse/predefined.ts";
 
 /** Expands a word; bound to the file's escape character and name. */
 export type Expand = (word: Word, scope: Scope) => string;
 
-export function expander(escape: "\\" | "`", file: string, usage: Usage): Expand {
+export function expander(escape: "\\" | "`", file: string, usage: LimitsUsed): Expand {
   return (word, scope) => {
     const { value } = expand(word, scope, { escape, file });
     usage.add("expanded", value.length, word.line);

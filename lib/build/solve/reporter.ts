@@ -107,8 +107,4 @@ export class Reporter {
     const message = error instanceof SvcError ? error.message : String(error);
     this.#onEvent({ type: "failed", id, message });
   }
-
-  ended(id: string): boolean {
-    return this.#states.get(id)?.ended ?? false;
-  }
 }

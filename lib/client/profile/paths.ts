@@ -31,16 +31,6 @@ export function absolutePaths(context: Context, folder: string, home?: string): 
   return walk(context as Block, CONTEXT_FIELDS, (path) => expand(path, folder, home)) as Context;
 }
 
-/** All file paths of the context. */
-export function pathsOf(context: Context): string[] {
-  const found: string[] = [];
-  walk(context as Block, CONTEXT_FIELDS, (path) => {
-    found.push(path);
-    return path;
-  });
-  return found;
-}
-
 /** The row of a field, by its path within a context. */
 export function fieldAt(path: readonly string[]): Field | undefined {
   let fields: readonly Field[] = CONTEXT_FIELDS;

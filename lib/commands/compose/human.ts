@@ -41,9 +41,9 @@ export function stateOf({ instance, state: { status } }: Container): string {
 export const healthOf = ({ health }: InstanceStatus) => health?.state ?? "";
 
 /** "Up 5 minutes (healthy)", "Exited (0) 3 seconds ago". */
-export function statusText(container: Container, now = Date.now()): string {
+export function statusText(container: Container): string {
   const { instance } = container;
-  const since = (time: string | undefined) => humanDuration(now - Date.parse(time ?? ""));
+  const since = (time: string | undefined) => humanDuration(Date.now() - Date.parse(time ?? ""));
   const state = stateOf(container);
   if (state === "created") return "Created";
   if (state === "restarting") {

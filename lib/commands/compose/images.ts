@@ -176,8 +176,6 @@ export async function digestOf(
   return (await own.resolve(repository, digest ?? tag ?? "latest", { signal }))?.descriptor.digest;
 }
 
-export type PullPolicy = "always" | "missing" | "never" | "build" | "policy";
-
 export function policyOf(given: string | undefined, { pull_policy: own = "missing" }: Service) {
   const policy = given === undefined || given === "policy" ? own : given;
   return policy === "if_not_present" ? "missing" : policy;

@@ -90,7 +90,7 @@ export function plainReporter(io: Io): Reporter {
 const PROGRESS_MS = 500;
 
 /** One JSON object a line, on standard output; the last one is `result` or `error`. */
-export function jsonReporter(io: Io, now: () => number = Date.now): Reporter {
+export function jsonReporter(io: Io): Reporter {
   const out = writer((text) => io.stdout.write(text));
   const line = (value: unknown) => out.write(JSON.stringify(value) + "\n");
   const told = new Map<string, number>();
@@ -108,12 +108,12 @@ export function jsonReporter(io: Io, now: () => number = Date.now): Reporter {
       });
     },
     start({ digest, size, mediaType }) {
-      told.set(digest, now());
+      told.set(digest, Date.now());
       line({ type: "start", digest, mediaType, size });
     },
     progress({ digest, size }, current) {
-      if (now() - (told.get(digest) ?? 0) < PROGRESS_MS) return;
-      told.set(digest, now());
+      if (Date.now() - (told.get(digest) ?? 0) < PROGRESS_MS) return;
+      told.set(digest, Date.now());
       line({ type: "progress", digest, current, total: size });
     },
     done: ({ digest, size }, outcome) => line({ type: "done", digest, size, outcome }),

@@ -69,19 +69,15 @@ function general(digits: string, least: number, most: number): string {
   return `${mantissa}e${sign}${String(Math.abs(power)).padStart(2, "0")}`;
 }
 
-/**
- * A float as docker compose prints it in YAML and joins it into text: 1e6 is "1e+06". With `single` the
- * shortest digits that tell it from other 32 bit floats.
- */
-export function formatFloat(value: number, single = false): string {
+/** A float as docker compose prints it in YAML and joins it into text: 1e6 is "1e+06". */
+export function formatFloat(value: number): string {
   if (Number.isNaN(value)) return ".nan";
   if (!Number.isFinite(value)) return value > 0 ? "+.inf" : "-.inf";
-  return general(shortest(value, single).toExponential(), -4, 6);
+  return general(value.toExponential(), -4, 6);
 }
 
 /** The float with the fewest digits that is the same 32 bit float. */
-export function shortest(value: number, single: boolean): number {
-  if (!single) return value;
+export function shortest(value: number): number {
   const wanted = Math.fround(value);
   for (let digits = 1; digits < 10; digits++) {
     const candidate = Number(wanted.toPrecision(digits));

@@ -208,10 +208,9 @@ class HostBackend implements DeployBackend {
   }
 
   /** As {@linkcode #move}, where no caller waits for the result: failures are logged. */
-  async #changed(next = () => Promise.resolve()): Promise<void> {
+  async #changed(): Promise<void> {
     try {
       await this.#moves.run();
-      await next();
     } catch (error) {
       this.#options.log.warn("names or published ports were not updated", { error });
     }

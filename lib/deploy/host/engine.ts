@@ -137,7 +137,7 @@ export interface ExecOptions {
 }
 
 /** Of one container. */
-export type Usage = Pick<
+export type ContainerUsage = Pick<
   InstanceStats,
   "cpu" | "memory" | "memoryLimit" | "processes" | "blockRead" | "blockWritten"
 >;
@@ -170,7 +170,7 @@ export interface ContainerEngine {
   /** Freezes all processes of a running container, or lets them go on. Both are idempotent. */
   freeze(key: string, frozen: boolean): Promise<void>;
   /** What a running container uses, as the engine counts it; absent: as its cgroup does. */
-  usage?(key: string): Promise<Usage>;
+  usage?(key: string): Promise<ContainerUsage>;
   /** Sends process 1 the signal of that number; `all`: every process. Gone or missing is fine. */
   signal(key: string, signal: number, options?: { all?: boolean }): Promise<void>;
   /**

@@ -1,6 +1,6 @@
 /** What a running container uses: the counters of its cgroup and of its own network. */
 import { Cgroups, textOf } from "./cgroups.ts";
-import type { ProcessIdentity, Usage } from "./engine.ts";
+import type { ContainerUsage, ProcessIdentity } from "./engine.ts";
 
 /** The files of a cgroup, by controller. */
 export type CgroupFiles = Pick<Cgroups, "unified" | "read">;
@@ -20,7 +20,9 @@ function sum(text: string | undefined, pattern: RegExp): number {
   return [...(text ?? "").matchAll(pattern)].reduce((all, [, value]) => all + Number(value), 0);
 }
 
-async function memoryOf(cgroups: CgroupFiles): Promise<Pick<Usage, "memory" | "memoryLimit">> {
+async function memoryOf(
+  cgroups: CgroupFiles,
+): Promise<Pick<ContainerUsage, "memory" | "memoryLimit">> {
   const [used, limited, cache] = cgroups.unified
     ? ["memory.current", "memory.max", "inactive_file"]
     : ["memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"];
@@ -34,7 +36,9 @@ async function memoryOf(cgroups: CgroupFiles): Promise<Pick<Usage, "memory" | "m
   };
 }
 
-async function blocksOf(cgroups: CgroupFiles): Promise<Pick<Usage, "blockRead" | "blockWritten">> {
+async function blocksOf(
+  cgroups: CgroupFiles,
+): Promise<Pick<ContainerUsage, "blockRead" | "blockWritten">> {
   if (cgroups.unified) {
     const text = await cgroups.read("blkio", "io.stat");
     return { blockRead: sum(text, /\brbytes=(\d+)/g), blockWritten: sum(text, /\bwbytes=(\d+)/g) };
@@ -49,7 +53,7 @@ async function cpuOf(cgroups: CgroupFiles): Promise<number> {
 }
 
 /** All counters but the number of processes. */
-export async function usageOf(cgroups: CgroupFiles): Promise<Omit<Usage, "processes">> {
+export async function usageOf(cgroups: CgroupFiles): Promise<Omit<ContainerUsage, "processes">> {
   const [cpu, memory, blocks] = await Promise.all([
     cpuOf(cgroups),
     memoryOf(cgroups),
@@ -59,7 +63,7 @@ export async function usageOf(cgroups: CgroupFiles): Promise<Omit<Usage, "proces
 }
 
 /** Undefined where the process has gone. */
-export async function cgroupUsage(process: ProcessIdentity): Promise<Usage | undefined> {
+export async function cgroupUsage(process: ProcessIdentity): Promise<ContainerUsage | undefined> {
   const cgroups = await Cgroups.of(process);
   if (!cgroups) return undefined;
   const [usage, processes] = await Promise.all([usageOf(cgroups), cgroups.processes()]);

@@ -5,7 +5,8 @@ import type { StatusResponse, Time, VertexMessage } from "./control_api.ts";
 
 const encoder = new TextEncoder();
 
-export function timeOf(ms = Date.now()): Time {
+export function timeOf(): Time {
+  const ms = Date.now();
   return { seconds: Math.floor(ms / 1000), nanos: Math.floor(ms % 1000) * 1e6 };
 }
 

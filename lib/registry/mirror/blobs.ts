@@ -3,7 +3,7 @@ import { waitFor } from "../../base/wait_for.ts";
 import { parseDigest } from "../../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../../oci/image.ts";
 import type { Digest } from "../../oci/types.ts";
-import type { LookOptions } from "../view.ts";
+import type { ReaderOptions } from "../view.ts";
 import { BlobFlight } from "./blob_flight.ts";
 import { Flights } from "./flights.ts";
 import { type MirrorContext, probeSignal, PUSH_MS } from "./options.ts";
@@ -34,7 +34,7 @@ export class MirrorBlobs {
   async stat(
     repository: string,
     digest: Digest,
-    { signal, probe, via }: LookOptions = {},
+    { signal, probe, via }: ReaderOptions = {},
   ): Promise<Info | undefined> {
     const { store, upstreams, pushing } = this.#context;
     // Only a client that pushes asks with HEAD first; one that pulls gets the blob.
@@ -89,7 +89,7 @@ export class MirrorBlobs {
   async get(
     repository: string,
     digest: Digest,
-    { signal, range, via }: LookOptions & { range?: ByteRange } = {},
+    { signal, range, via }: ReaderOptions & { range?: ByteRange } = {},
   ): Promise<BlobBody | undefined> {
     const { store, upstreams, cache } = this.#context;
     const local = await store.get(repository, digest, { signal, range });

@@ -5,7 +5,7 @@
 import { isDigest } from "../../oci/digest.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import { merged } from "../merged.ts";
-import type { LookOptions } from "../view.ts";
+import type { ReaderOptions } from "../view.ts";
 import type { MirrorContext } from "./options.ts";
 import { Recent } from "./recent.ts";
 import { isDown, type Origin } from "./upstreams.ts";
@@ -55,7 +55,7 @@ export class MirrorListings {
 
   tags(
     repository: string,
-    options: LookOptions & { after?: string } = {},
+    options: ReaderOptions & { after?: string } = {},
   ): AsyncIterable<string> {
     const { store, upstreams } = this.#context;
     const local = store.tags(repository, options);
@@ -69,7 +69,7 @@ export class MirrorListings {
     return merged(local, theirs, itself);
   }
 
-  async hasRepository(repository: string, options: LookOptions = {}): Promise<boolean> {
+  async hasRepository(repository: string, options: ReaderOptions = {}): Promise<boolean> {
     const { store, upstreams, freshMs, pauseMs } = this.#context;
     if (await store.hasRepository(repository, options)) return true;
     const known = this.#there.get(repository);
@@ -86,7 +86,7 @@ export class MirrorListings {
   referrers(
     repository: string,
     digest: Digest,
-    options: LookOptions & { after?: Digest } = {},
+    options: ReaderOptions & { after?: Digest } = {},
   ): AsyncIterable<Descriptor> {
     const { store, upstreams } = this.#context;
     const local = store.referrers(repository, digest, options);
@@ -100,7 +100,7 @@ export class MirrorListings {
     repository: string,
     origin: Origin,
     digest: Digest,
-    options: LookOptions & { after?: Digest },
+    options: ReaderOptions & { after?: Digest },
   ): AsyncGenerator<Descriptor> {
     const { after, ...call } = options;
     const all = new Map<Digest, Descriptor>();

@@ -9,7 +9,7 @@ import { isTag } from "../../oci/reference.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { ContentStore } from "../../store/content_store.ts";
 import { publishComplete } from "../complete.ts";
-import type { LookOptions } from "../view.ts";
+import type { ReaderOptions } from "../view.ts";
 import type { MirrorBlobs } from "./blobs.ts";
 import { Flights } from "./flights.ts";
 import { type MirrorContext, probeSignal } from "./options.ts";
@@ -43,7 +43,7 @@ export class MirrorManifests {
   async resolve(
     repository: string,
     reference: string,
-    { signal, probe, via, fresh }: LookOptions = {},
+    { signal, probe, via, fresh }: ReaderOptions = {},
   ): Promise<ResolvedManifest | undefined> {
     const { store, upstreams, log, pauseMs } = this.#context;
     const local = await store.resolve(repository, reference, { signal, probe });

@@ -1,8 +1,11 @@
+/** Entries that are kept at most. */
+const LIMIT = 10_000;
+
 /** A map whose entries expire after their time, or when there are too many. */
 export class Recent<V> {
   #entries = new Map<string, { value: V; until: number }>();
 
-  constructor(private readonly now: () => number, private readonly limit = 10_000) {}
+  constructor(private readonly now: () => number) {}
 
   get(key: string): V | undefined {
     const entry = this.#entries.get(key);
@@ -16,7 +19,7 @@ export class Recent<V> {
   set(key: string, value: V, ms: number): void {
     this.#entries.delete(key);
     this.#entries.set(key, { value, until: this.now() + ms });
-    if (this.#entries.size <= this.limit) return;
+    if (this.#entries.size <= LIMIT) return;
     const [oldest] = this.#entries.keys();
     this.#entries.delete(oldest);
   }

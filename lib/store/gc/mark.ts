@@ -54,11 +54,6 @@ export class Mark {
     }
   }
 
-  /** Bytes of memory in use. */
-  get bytes(): number {
-    return this.#live.bytes + (this.#seen?.bytes ?? 0);
-  }
-
   /** Reads the records that no earlier scan has seen. */
   async scan(call: CallOptions, skip?: (key: string) => boolean): Promise<void> {
     const fresh = async function* (this: Mark) {

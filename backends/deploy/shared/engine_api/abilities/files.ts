@@ -14,6 +14,7 @@ import type { CallOptions } from "../../../../../lib/docker/client.ts";
 import { daemonStatus } from "../../../../../lib/docker/errors.ts";
 import type { Answer } from "../../../../../lib/docker/exchange.ts";
 import { TarWriter } from "../../../../../lib/oci/tar_write.ts";
+import { withArchive } from "../../archive_body.ts";
 import { type Inspected, runs } from "../inspect.ts";
 import { contentOf, safeMembers } from "./members.ts";
 import type { AbilityParts } from "./parts.ts";
@@ -259,18 +260,14 @@ export class EngineFiles implements FileAbility {
     tar: ReadableStream<Uint8Array>,
     options: InstanceOptions = {},
   ): Promise<void> {
-    const over = new AbortController();
-    const { signal = over.signal } = options;
     let broken: { error: unknown } | undefined;
-    try {
+    await withArchive(tar, options.signal, async (open) => {
       // Before the archive: an engine that refuses the folder may not wait for its end.
       const folder = await this.#look(name, `${path.replace(/\/+$/, "")}/.`, options);
       if (((await this.#archived(name, path, folder, options)).mode & TYPE) !== FOLDER) {
         throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
       }
-      const source = tar.pipeThrough(new TransformStream(), {
-        signal: AbortSignal.any([signal, over.signal]),
-      });
+      const source = open();
       const body = async function* () {
         try {
           yield* checked(source, path);
@@ -282,12 +279,9 @@ export class EngineFiles implements FileAbility {
       const stream = () => ReadableStream.from(body());
       const { body: rest } = await this.#call("PUT", name, path, options, stream);
       await rest.cancel();
-    } catch (error) {
-      signal.throwIfAborted();
+    }).catch((error) => {
+      options.signal?.throwIfAborted();
       throw broken ? broken.error : told(error, "conflict");
-    } finally {
-      over.abort();
-      if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
-    }
+    });
   }
 }
