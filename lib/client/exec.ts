@@ -101,6 +101,25 @@ interface Opening {
   begun: (fields: Record<string, unknown>) => Part | Promise<Part>;
 }
 
+/** Gives the output to whoever takes it, piece after piece, once `begun` has resolved. Resolves at its end. */
+async function showOutput(
+  streams: Readonly<Record<"stdout" | "stderr", YamuxStream>>,
+  begun: Promise<unknown>,
+  onOutput: ProcessStreams["onOutput"],
+): Promise<void> {
+  let written = begun.then(() => {});
+  written.catch(() => {/* told below */});
+  const show = async (stream: "stdout" | "stderr") => {
+    const from = streams[stream];
+    for (let data = await from.read(); data; data = await from.read()) {
+      const output = data;
+      await (written = written.then(() => onOutput(stream, output)));
+    }
+  };
+  await Promise.all([show("stdout"), show("stderr")]);
+  await written;
+}
+
 /**
  * Takes part in a process until it ends, and resolves to the server's last line, or to undefined where the
  * client leaves. Throws what the server reported, and the signal's reason.
@@ -137,17 +156,8 @@ async function runProcess<End>(
   signal.addEventListener("abort", abort, { once: true });
   if (signal.aborted) abort();
   const part = Promise.try(begun, fields);
-  let written = part.then(() => {});
-  written.catch(() => {/* `ended` tells it */});
-  const show = async (stream: "stdout" | "stderr", from: YamuxStream) => {
-    for (let data = await from.read(); data; data = await from.read()) {
-      const output = data;
-      await (written = written.then(() => onOutput(stream, output)));
-    }
-  };
   const ended = async () => {
-    await Promise.all([show("stdout", io), show("stderr", errors)]);
-    await written;
+    await showOutput({ stdout: io, stderr: errors }, part, onOutput);
     const end = await new LineReader(control).line<End>();
     if (end === undefined) throw lost();
     return end;

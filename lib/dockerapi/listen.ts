@@ -1,5 +1,5 @@
 /** The Unix socket on which the Docker API is served. */
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, type Server } from "node:http";
 import { connect, type Socket } from "node:net";
 import type { Buffer } from "node:buffer";
 import { dirname } from "../base/path.ts";
@@ -73,12 +73,9 @@ async function serve(message: IncomingMessage, outlet: Outlet, options: ListenOp
 /** This user, and root, who could be this user. */
 const maySpeak = (uid: number | undefined) => uid === undefined || uid === 0 || uid === Deno.uid();
 
-/** Listens, for this user alone (0600). Disposing ends all connections. */
-export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
-  const { path, uidOf = uidOfPeer } = options;
-  await Deno.mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  await clear(path);
-  const sockets = new Set<Socket>();
+/** A server of the API that listens nowhere yet; its open connections are in `sockets`. */
+function apiServer(options: ListenOptions, sockets: Set<Socket>): Server {
+  const { uidOf = uidOfPeer } = options;
   const server = createServer({ keepAlive: false });
   // Streams of logs and events are silent for as long as nothing happens.
   server.timeout = server.requestTimeout = server.keepAliveTimeout = 0;
@@ -110,7 +107,12 @@ export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
       `HTTP/1.1 400 Bad Request\r\n${lines}connection: close\r\ncontent-length: 0\r\n\r\n`,
     );
   });
-  // Nobody else can connect between the listen and the chmod: the mask makes the socket 0600 from the start.
+  return server;
+}
+
+/** Opens the server's socket, which is this user's alone from the start. */
+async function openSocket(server: Server, path: string): Promise<void> {
+  // Nobody else can connect between the listen and the chmod: the mask makes the socket 0600.
   const mask = Deno.umask(0o177);
   try {
     await new Promise<void>((resolve, reject) => {
@@ -128,6 +130,16 @@ export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
     Deno.umask(mask);
   }
   await Deno.chmod(path, 0o600);
+}
+
+/** Listens, for this user alone (0600). Disposing ends all connections. */
+export async function listen(options: ListenOptions): Promise<AsyncDisposable> {
+  const { path } = options;
+  await Deno.mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await clear(path);
+  const sockets = new Set<Socket>();
+  const server = apiServer(options, sockets);
+  await openSocket(server, path);
   return {
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));

@@ -17,7 +17,7 @@ import type { Arrival, IngressProxy, IngressProxyOptions, ProxyLimits } from "./
 import { renderRefusal } from "./refusal.ts";
 import { Side } from "./side.ts";
 
-export type { Arrival, IngressProxy, IngressProxyOptions, ProxyLimits } from "./interface.ts";
+export type { IngressProxy, IngressProxyOptions } from "./interface.ts";
 
 export const LIMITS: ProxyLimits = {
   headMs: 30_000,

@@ -133,6 +133,35 @@ function abortOf({ abortOnExit, abortOnFailure, exitCodeFrom }: Call["values"]) 
   return abortOnFailure ? "failure" : "never";
 }
 
+type WatchFiles = typeof import("./watch_files.ts");
+
+/** The result of `running`; changed files are carried over meanwhile. */
+async function watchedUntil(
+  running: Promise<number>,
+  call: Call,
+  session: Session,
+  { view, rules, onBusy }: {
+    view: LogView;
+    rules: Awaited<ReturnType<WatchFiles["rulesOf"]>>;
+    onBusy: (now: boolean) => void;
+  },
+): Promise<number> {
+  const over = new AbortController();
+  const { follow } = await import("./watch_files.ts");
+  const watching = follow(betweenLines(call), session, {
+    ...{ rules, onBusy },
+    say: (text) => view.notice(`${view.margin}⦿ ${text}`),
+    signal: AbortSignal.any([call.io.signal, over.signal]),
+  });
+  watching.catch((error) => view.notice(`svc: warning: ${(error as Error).message}`));
+  try {
+    return await running;
+  } finally {
+    over.abort();
+    await watching.catch(() => {/* told above */});
+  }
+}
+
 async function attached(call: Call, session: Session): Promise<number> {
   const { io, values, positionals: names } = call;
   const colours = !values.noColor && !call.env.NO_COLOR && isLively(values, io.stdout.isTerminal);
@@ -178,21 +207,7 @@ async function attached(call: Call, session: Session): Promise<number> {
   const counting = names.length > 0 ? names : services;
   const running = following.run({ services: counting, report: progress.step.bind(progress) });
   if (rules.length === 0) return await running;
-  const over = new AbortController();
-  const { follow } = await import("./watch_files.ts");
-  const watching = follow(betweenLines(call), session, {
-    rules,
-    say: (text) => view.notice(`${view.margin}⦿ ${text}`),
-    signal: AbortSignal.any([io.signal, over.signal]),
-    onBusy: (now) => busy = now,
-  });
-  watching.catch((error) => view.notice(`svc: warning: ${(error as Error).message}`));
-  try {
-    return await running;
-  } finally {
-    over.abort();
-    await watching.catch(() => {/* told above */});
-  }
+  return await watchedUntil(running, call, session, { view, rules, onBusy: (now) => busy = now });
 }
 
 export async function run(call: Call): Promise<number> {

@@ -300,62 +300,67 @@ export async function rotateLog(
   return true;
 }
 
-/** Frames of several instances: ordered by time, or as they arrive while following. */
-export async function* mergeLogs(
-  logs: AsyncGenerator<LogFrame[]>[],
-  follow: boolean,
-): AsyncGenerator<LogFrame[]> {
-  type Log = AsyncGenerator<LogFrame[]>;
-  try {
-    if (follow) {
-      // Not Promise.race: each race would stay with the promise of a quiet log, as long as that waits.
-      const arrived: { log: Log; next: ReturnType<Log["next"]> }[] = [];
-      let turn = Promise.withResolvers<void>();
-      const pull = (log: Log) => {
-        const next = log.next();
-        const arrive = () => {
-          arrived.push({ log, next });
-          turn.resolve();
-        };
-        next.then(arrive, arrive);
-      };
-      logs.forEach(pull);
-      for (let open = logs.length; open > 0;) {
-        await turn.promise;
-        turn = Promise.withResolvers();
-        for (const { log, next } of arrived.splice(0)) {
-          const { done, value } = await next;
-          if (done) open--;
-          else {
-            pull(log);
-            yield value;
-          }
-        }
-      }
-      return;
-    }
-    /** The next frames of a log, backwards: undefined at its end. */
-    const pull = async (log: Log): Promise<{ log: Log; frames: LogFrame[] } | undefined> => {
-      const { done, value } = await log.next();
-      if (done) return undefined;
-      return value.length > 0 ? { log, frames: value.toReversed() } : await pull(log);
+type Log = AsyncGenerator<LogFrame[]>;
+
+/** Frames of several logs as they arrive. */
+async function* asTheyCome(logs: Log[]): Log {
+  // Not Promise.race: each race would stay with the promise of a quiet log, as long as that waits.
+  const arrived: { log: Log; next: ReturnType<Log["next"]> }[] = [];
+  let turn = Promise.withResolvers<void>();
+  const pull = (log: Log) => {
+    const next = log.next();
+    const arrive = () => {
+      arrived.push({ log, next });
+      turn.resolve();
     };
-    const heads = (await Promise.all(logs.map(pull))).filter((head) => head !== undefined);
-    while (heads.length > 0) {
-      const merged: LogFrame[] = [];
-      let least = 0;
-      do {
-        least = 0;
-        for (let i = 1; i < heads.length; i++) {
-          if (heads[i].frames.at(-1)!.time < heads[least].frames.at(-1)!.time) least = i;
-        }
-        merged.push(heads[least].frames.pop()!);
-      } while (heads[least].frames.length > 0);
-      yield merged;
-      const next = await pull(heads[least].log);
-      if (next) heads[least] = next;
-      else heads.splice(least, 1);
+    next.then(arrive, arrive);
+  };
+  logs.forEach(pull);
+  for (let open = logs.length; open > 0;) {
+    await turn.promise;
+    turn = Promise.withResolvers();
+    for (const { log, next } of arrived.splice(0)) {
+      const { done, value } = await next;
+      if (done) open--;
+      else {
+        pull(log);
+        yield value;
+      }
     }
+  }
+}
+
+/** The next frames of a log, backwards: undefined at its end. */
+async function nextFrames(log: Log): Promise<{ log: Log; frames: LogFrame[] } | undefined> {
+  const { done, value } = await log.next();
+  if (done) return undefined;
+  return value.length > 0 ? { log, frames: value.toReversed() } : await nextFrames(log);
+}
+
+/** Frames of several logs that end, ordered by time. */
+async function* byTime(logs: Log[]): Log {
+  const heads = (await Promise.all(logs.map(nextFrames))).filter((head) => head !== undefined);
+  while (heads.length > 0) {
+    const merged: LogFrame[] = [];
+    let least = 0;
+    do {
+      least = 0;
+      for (let i = 1; i < heads.length; i++) {
+        if (heads[i].frames.at(-1)!.time < heads[least].frames.at(-1)!.time) least = i;
+      }
+      merged.push(heads[least].frames.pop()!);
+    } while (heads[least].frames.length > 0);
+    yield merged;
+    const next = await nextFrames(heads[least].log);
+    if (next) heads[least] = next;
+    else heads.splice(least, 1);
+  }
+}
+
+/** Frames of several instances: ordered by time, or as they arrive while following. */
+export async function* mergeLogs(logs: Log[], follow: boolean): Log {
+  try {
+    yield* follow ? asTheyCome(logs) : byTime(logs);
   } finally {
     // A log that waits for more lines ends at its signal. Not awaited: a quiet log would delay the reader.
     for (const log of logs) log.return(undefined).catch(() => {/* it failed already */});

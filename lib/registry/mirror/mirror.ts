@@ -14,7 +14,7 @@ import { Recent } from "./recent.ts";
 import { Upstreams } from "./upstreams.ts";
 
 export type { MirrorOptions } from "./options.ts";
-export type { Upstream, UpstreamSource } from "./upstreams.ts";
+export type { Upstream } from "./upstreams.ts";
 
 /** Disposing of the mirror ends its fetches; the store stays the caller's. */
 export interface Mirror extends RegistryStore, AsyncDisposable {

@@ -41,21 +41,27 @@ async function* of(
   }
 }
 
-export function watchRoutes(deps: ManagementDeps): Route[] {
-  const { lifecycle: { stopping } } = deps;
-  let followers = 0;
-  const turns = new CallerTurns(deps.access, MOST_OF_ONE);
+/** Those who follow counters. */
+class Followers {
+  #count = 0;
 
-  /** Counts the follower until its samples end, or nobody reads them any more. `over` ends its caller's turn. */
-  function counted<T>(
+  /** Throws `unavailable` where there are as many as there may be. */
+  admit(attempted: string): void {
+    if (this.#count < MOST_FOLLOWERS) return;
+    const why = `${MOST_FOLLOWERS} clients follow some already`;
+    throw new SvcError("unavailable", `Cannot ${attempted}: ${why}`);
+  }
+
+  /** Counts one until its samples end, or nobody reads them any more. `over` ends its caller's turn. */
+  counted<T>(
     samples: AsyncIterable<T>,
     signal: AbortSignal,
     over: () => void,
   ): AsyncIterable<T> {
-    followers++;
+    this.#count++;
     let counts = true;
     const release = () => {
-      if (counts) followers--;
+      if (counts) this.#count--;
       counts = false;
       over();
     };
@@ -68,6 +74,12 @@ export function watchRoutes(deps: ManagementDeps): Route[] {
       }
     })();
   }
+}
+
+export function watchRoutes(deps: ManagementDeps): Route[] {
+  const { lifecycle: { stopping } } = deps;
+  const followers = new Followers();
+  const turns = new CallerTurns(deps.access, MOST_OF_ONE);
 
   async function stats(context: Context): Promise<Response> {
     const { url, params: { name } } = context;
@@ -79,16 +91,13 @@ export function watchRoutes(deps: ManagementDeps): Route[] {
     if (!follow) {
       return streamed(context, { open: (signal) => ability(name, { instance, signal }) });
     }
-    if (followers >= MOST_FOLLOWERS) {
-      throw new SvcError(
-        "unavailable",
-        `Cannot follow the counters of ${name}: ${MOST_FOLLOWERS} clients follow some already`,
-      );
-    }
-    const over = turns.take(context.identity, `follow the counters of ${name}`);
+    const attempted = `follow the counters of ${name}`;
+    followers.admit(attempted);
+    const over = turns.take(context.identity, attempted);
     return streamed(context, {
       stopping,
-      open: (signal) => counted(ability(name, { instance, signal, everyMs }), signal, over),
+      open: (signal) =>
+        followers.counted(ability(name, { instance, signal, everyMs }), signal, over),
     });
   }
 

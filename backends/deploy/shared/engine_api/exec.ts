@@ -7,7 +7,7 @@ import { NOT_EXECUTABLE, NOT_FOUND, refusedExec } from "../../../../lib/deploy/r
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { splitOutput } from "../../../../lib/docker/frames.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
-import { readableOf, writableOf } from "../../../../lib/wire/duplex.ts";
+import { type Duplex, readableOf, writableOf } from "../../../../lib/wire/duplex.ts";
 
 /** Names the command in its environment: the API tells its process id on the engine's host only. */
 const MARK = "SVC_EXEC";
@@ -140,35 +140,11 @@ function ended(said: Uint8Array, code: number, tty: boolean): ExecSession {
   };
 }
 
-/** Throws `conflict` where the container does not run. An abort ends the command. */
-export async function execIn(
-  place: ExecPlace,
-  request: ExecRequest,
-  signal?: AbortSignal,
-): Promise<ExecSession> {
-  const { command: [name], tty = false, size = { columns: 80, rows: 24 } } = request;
-  if (name === undefined) {
-    throw new SvcError("argument_invalid", "Cannot run a command: none is given");
-  }
-  const mark = crypto.randomUUID();
-  const id = await createExec(place, request, mark);
-  const exec = new Exec(place, id, mark);
-  const duplex = await place.client.upgrade({
-    path: `/exec/${id}/start`,
-    json: { Detach: false, Tty: tty },
-    attempted: `Cannot run ${name} in ${place.instance}`,
-  });
-  const begun = await exec.until(({ Pid, ExitCode }) => Pid > 0 || ExitCode !== null);
-  if (begun.Pid === 0 && [NOT_EXECUTABLE, NOT_FOUND].includes(begun.ExitCode!)) {
-    const said = await new Response(readableOf(duplex) as ReadableStream<Uint8Array<ArrayBuffer>>)
-      .bytes();
-    duplex.reset();
-    const words = new TextDecoder().decode(said);
-    if (place.refusal && !place.refusal.test(words)) return ended(said, begun.ExitCode!, tty);
-    // Docker before 23 has the code 126 for both.
-    return refusedExec(name, MISSING.test(words) ? NOT_FOUND : begun.ExitCode!);
-  }
-  if (tty) await exec.resize(size).catch(() => {/* it has ended already */});
+/** The session of a command that runs. An abort ends the command. */
+function sessionOf(
+  exec: Exec,
+  { duplex, tty, signal }: { duplex: Duplex; tty: boolean; signal?: AbortSignal },
+): ExecSession {
   const onAbort = () => {
     exec.kill("KILL").catch(() => {/* it ended meanwhile */}).finally(() => duplex.reset());
   };
@@ -211,4 +187,36 @@ export async function execIn(
       resize: (to: TerminalSize) => void exec.resize(to).catch(() => {/* it has ended */}),
     }),
   };
+}
+
+/** Throws `conflict` where the container does not run. An abort ends the command. */
+export async function execIn(
+  place: ExecPlace,
+  request: ExecRequest,
+  signal?: AbortSignal,
+): Promise<ExecSession> {
+  const { command: [name], tty = false, size = { columns: 80, rows: 24 } } = request;
+  if (name === undefined) {
+    throw new SvcError("argument_invalid", "Cannot run a command: none is given");
+  }
+  const mark = crypto.randomUUID();
+  const id = await createExec(place, request, mark);
+  const exec = new Exec(place, id, mark);
+  const duplex = await place.client.upgrade({
+    path: `/exec/${id}/start`,
+    json: { Detach: false, Tty: tty },
+    attempted: `Cannot run ${name} in ${place.instance}`,
+  });
+  const begun = await exec.until(({ Pid, ExitCode }) => Pid > 0 || ExitCode !== null);
+  if (begun.Pid === 0 && [NOT_EXECUTABLE, NOT_FOUND].includes(begun.ExitCode!)) {
+    const said = await new Response(readableOf(duplex) as ReadableStream<Uint8Array<ArrayBuffer>>)
+      .bytes();
+    duplex.reset();
+    const words = new TextDecoder().decode(said);
+    if (place.refusal && !place.refusal.test(words)) return ended(said, begun.ExitCode!, tty);
+    // Docker before 23 has the code 126 for both.
+    return refusedExec(name, MISSING.test(words) ? NOT_FOUND : begun.ExitCode!);
+  }
+  if (tty) await exec.resize(size).catch(() => {/* it has ended already */});
+  return sessionOf(exec, { duplex, tty, signal });
 }
