@@ -25,7 +25,6 @@ import {
   wrong,
 } from "./writing.ts";
 
-
 /** Bytes of one message: below containerd's limit, and enough to be worth an answer. */
 const PIECE = 1 << 20;
 export interface WriteOptions extends CallOptions {

@@ -7,7 +7,6 @@ import { referrerRoutes } from "./referrers.ts";
 import { guarded, json, type RegistryOptions } from "./request.ts";
 import { uploadRoutes } from "./uploads.ts";
 
-
 /** These routes answer their own errors; `registryError` of errors.ts also serves errors of the server on `/v2`. */
 export function createRegistry(options: RegistryOptions): Route[] {
   const base = ["/v2/", "/v2"].map((path): Route => ({

@@ -86,7 +86,7 @@ class Assembler {
 }
 
 /** An open file read line by line; an incomplete last line waits for its rest. */
-export class LineReader {
+export class LogFileReader {
   readonly file: Deno.FsFile;
   readonly inode: number | null;
   /** Kept: a follower that found nothing would leave one behind ten times a second. */
@@ -100,11 +100,11 @@ export class LineReader {
     this.inode = inode;
   }
 
-  static async open(path: string): Promise<LineReader | undefined> {
+  static async open(path: string): Promise<LogFileReader | undefined> {
     try {
       // Our own: a log that the monitor writes.
       const file = await Deno.open(path);
-      return new LineReader(file, (await file.stat()).ino);
+      return new LogFileReader(file, (await file.stat()).ino);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
@@ -166,7 +166,7 @@ export class LineReader {
  * counts as well.
  */
 async function lastFrames(
-  reader: LineReader,
+  reader: LogFileReader,
   instance: string,
   count: number,
   whole: boolean,
@@ -201,7 +201,7 @@ const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The frames of the lines that the file has now. */
 async function* framesOf(
-  reader: LineReader | undefined,
+  reader: LogFileReader | undefined,
   assembler: Assembler,
 ): AsyncGenerator<LogFrame[]> {
   for (let lines = await reader?.next(); lines?.length; lines = await reader?.next()) {
@@ -212,7 +212,7 @@ async function* framesOf(
 /** What comes before the lines that the open file `reader` still has: its last frames, or the older file. */
 async function* earlierFrames(
   path: string,
-  reader: LineReader | undefined,
+  reader: LogFileReader | undefined,
   assembler: Assembler,
   { tail, follow }: ReadLogOptions,
 ): AsyncGenerator<LogFrame[]> {
@@ -221,7 +221,7 @@ async function* earlierFrames(
     ? []
     : await lastFrames(reader, instance, tail, !follow);
   if (tail === undefined || frames.length < tail) {
-    using older = await LineReader.open(`${path}.1`);
+    using older = await LogFileReader.open(`${path}.1`);
     // Rotated between the two openings: both are the same file.
     if (!older || older.inode === reader?.inode) yield frames;
     else if (tail === undefined) yield* framesOf(older, assembler);
@@ -246,9 +246,9 @@ export async function* readLog(
     return (late < 0 ? frames : frames.slice(0, late))
       .filter(({ time }) => Date.parse(time) >= since);
   };
-  let reader = await LineReader.open(path);
+  let reader = await LogFileReader.open(path);
   // In the middle of a rotation the writer still writes to the moved file.
-  if (!reader && follow) reader = await LineReader.open(`${path}.1`);
+  if (!reader && follow) reader = await LogFileReader.open(`${path}.1`);
   try {
     for await (const frames of earlierFrames(path, reader, assembler, options)) {
       yield wanted(frames);
@@ -263,7 +263,7 @@ export async function* readLog(
         if (signal?.aborted || frames.some(isLate)) return;
       }
       if (moved || !reader) {
-        const next: LineReader | undefined = await LineReader.open(path);
+        const next: LogFileReader | undefined = await LogFileReader.open(path);
         if (next) {
           reader?.close();
           reader = next;
@@ -279,7 +279,7 @@ export async function* readLog(
 }
 
 /** True where the path names another file now: the open one gets no more lines. */
-export async function replaced(path: string, reader: LineReader): Promise<boolean> {
+export async function replaced(path: string, reader: LogFileReader): Promise<boolean> {
   const info = await Deno.stat(path).catch(() => undefined);
   return info !== undefined && info.ino !== reader.inode;
 }

@@ -1,5 +1,5 @@
 /** What a container prints, as bytes, from a place in its log on. */
-import { headOf, LineReader, replaced } from "./log_file.ts";
+import { headOf, LogFileReader, replaced } from "./log_file.ts";
 
 /** A place in a log: all that comes after it was printed later. */
 export interface LogPlace {
@@ -30,8 +30,11 @@ const SHORTEST = 5;
 const LONGEST = 100;
 
 /** The file in which the place is, at that place; where it is gone, the oldest file. */
-async function openAt(path: string, { inode, offset }: LogPlace): Promise<LineReader | undefined> {
-  const [newer, older] = [await LineReader.open(path), await LineReader.open(`${path}.1`)];
+async function openAt(
+  path: string,
+  { inode, offset }: LogPlace,
+): Promise<LogFileReader | undefined> {
+  const [newer, older] = [await LogFileReader.open(path), await LogFileReader.open(`${path}.1`)];
   const chosen = [newer, older].find((reader) => reader && reader.inode === inode);
   const found = chosen ?? older ?? newer;
   for (const reader of [newer, older]) if (reader !== found) reader?.close();
@@ -75,7 +78,7 @@ export async function* readOutput(
         wait = SHORTEST;
       }
       if (moved || !reader) {
-        const next: LineReader | undefined = await LineReader.open(path);
+        const next: LogFileReader | undefined = await LogFileReader.open(path);
         if (next) {
           reader?.close();
           reader = next;
