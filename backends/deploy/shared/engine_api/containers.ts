@@ -84,15 +84,17 @@ export class Containers implements ContainerCalls {
     const attempted = `Cannot deploy ${name}`;
     const request = await this.#complete(asked, signal);
     try {
+      signal?.throwIfAborted();
+      // Not ended by the signal: the engine would go on, and nobody would know the container.
       const { Id } = await this.#client.json<{ Id: string }>({
         path: "/containers/create",
         query: { name: key },
         json: containerBody(request),
         attempted,
-        signal,
       });
       const more = attachments.kind === "networks" ? attachments.networks.slice(1) : [];
       try {
+        signal?.throwIfAborted();
         for (const { id, spec } of more) {
           await this.#client.run({
             path: `/networks/${id}/connect`,
