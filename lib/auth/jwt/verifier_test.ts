@@ -119,6 +119,31 @@ Deno.test("jwt: forged, expired, early, for others: refused, and why", async () 
   await refuses(check(`${head}.${altered}.${mac}`), /signature/);
 });
 
+Deno.test("jwt: of several keys the one that signed says why a token is refused", async () => {
+  const keys = [publicKey(pem(ec.publicKey), "a.pem"), publicKey(pem(other.publicKey), "b.pem")];
+  for (const { privateKey } of [ec, other]) {
+    assert(await verifier(keys)(await mint(privateKey)));
+    await refuses(verifier(keys)(await mint(privateKey, { exp: -61 })), /has expired/);
+  }
+  const { privateKey: stranger } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  await refuses(verifier(keys)(await mint(stranger)), /signature does not verify/);
+  const odd = await mint(ec.privateKey, { claims: { iat: "soon" } });
+  await refuses(verifier(keys)(odd), /its claims are not valid/);
+});
+
+Deno.test("jwt: scopes may be a list; a token without a subject, or whose subject is no text, names nobody", async () => {
+  const check = verifier([publicKey(pem(ec.publicKey), "ec.pem")], { defaultScopes: ["peer"] });
+  const of = async (claims: Record<string, unknown>) => {
+    const { subject, scopes } = (await check(await mint(ec.privateKey, { claims })))!.identity;
+    return [subject, scopes];
+  };
+  assert.deepEqual(await of({ scope: ["api", "email", 1] }), ["alice", ["api"]]);
+  assert.deepEqual(await of({ sub: undefined }), ["", ["api"]]);
+  assert.deepEqual(await of({ sub: 7 }), ["", ["api"]]);
+  // Without the claim it gets what others get whom no rule names.
+  for (const scope of [undefined, 7]) assert.deepEqual(await of({ scope }), ["alice", ["peer"]]);
+});
+
 Deno.test("jwt: alg none and a public key taken for a secret are refused", async () => {
   const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const payload = encode({ sub: "root", scope: "api", iss: ISSUER, aud: "svc", exp: 4e9 });
@@ -297,6 +322,16 @@ Deno.test("jwt: keys without names, as of an issuer that rotates, are tried each
     assert(await check(await mint(rsa.privateKey, { alg: "RS256" })));
     const { privateKey: stranger } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     await refuses(check(await mint(stranger)), /signature does not verify/);
+
+    // Eight are tried: nobody makes the server try thousands for one token.
+    const many = Array.from(
+      { length: 9 },
+      () => generateKeyPairSync("ec", { namedCurve: "P-256" }),
+    );
+    await Deno.writeTextFile(path, keySet(...many.map(nameless)));
+    using set = await keySetFile(path, { log: silent });
+    assert(await verifier([set])(await mint(many[7].privateKey)));
+    await refuses(verifier([set])(await mint(many[8].privateKey)), /signature does not verify/);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
