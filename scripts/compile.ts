@@ -15,6 +15,17 @@ import { sourceFacts, sourceHash } from "./build/sources.ts";
 /** The version that scripts/deno gives: the one the launcher may carry. */
 const PINNED = "2.9.6";
 
+/**
+ * What is loaded together: by workers too, by every command, by those that ask a server. Each group is imported
+ * by later ones only (docs/decisions/client-start.md).
+ */
+const TOGETHER = {
+  base: ["errors", "bytes", "duration", "nearest", "path"].map((name) => `lib/base/${name}.ts`)
+    .concat("lib/oci/reference.ts"),
+  start: ["main.ts", "lib/base/build_info.ts", "lib/base/worker.ts"],
+  client: ["lib/commands/connect.ts", "lib/client/client.ts", "lib/commands/ps.ts"],
+};
+
 const HELP = `deno task compile [options]
 
   --output FILE    default dist/svc
@@ -138,7 +149,7 @@ async function compile(options: Options): Promise<BuildForm> {
   const make = async (form: BuildForm) => {
     const info: BuildInfo = { version: config.version, ...facts, form, tags: options.tags };
     const outDir = join(work, form);
-    await bundle({ main: "main.ts", workers: WORKERS, info, outDir });
+    await bundle({ main: "main.ts", workers: WORKERS, together: TOGETHER, info, outDir });
     return outDir;
   };
   let form: BuildForm = "launcher";

@@ -2,6 +2,7 @@
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { BuildInfo } from "../../lib/base/build_info.ts";
+import { joinFiles } from "./join.ts";
 
 export const ROOT = resolve(import.meta.dirname!, "../..");
 
@@ -18,6 +19,8 @@ export interface BundleOptions {
   main: string;
   /** Name → path of the worker's module. */
   workers: Record<string, string>;
+  /** Name of a file → paths of the modules that are loaded together from it, with what they import. */
+  together?: Record<string, readonly string[]>;
   info: BuildInfo;
   /** Created by the bundler; must not exist. */
   outDir: string;
@@ -59,6 +62,27 @@ if (typeof program.main === "function") await program.main();
 `;
 }
 
+/**
+ * Not minified: the minifier inlines a `using` variable that is used once, and then nothing disposes of it.
+ */
+async function denoBundle(what: string, args: string[]): Promise<void> {
+  const output = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["bundle", "--quiet", "--config", join(ROOT, "deno.json"), "--platform", "deno"],
+      ...args,
+    ],
+    cwd: ROOT,
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+  }).output();
+  if (output.success) return;
+  const words = new TextDecoder().decode(output.stderr).trim();
+  const hint = words.includes("esbuild")
+    ? "\n(the first bundling fetches esbuild from the npm registry)"
+    : "";
+  throw new Error(`Cannot bundle ${what}: ${words}${hint}`);
+}
+
 /** Writes the bundle into `outDir`. Throws with the bundler's own words. */
 export async function bundle(options: BundleOptions): Promise<void> {
   await Deno.mkdir(join(ROOT, "dist"), { recursive: true });
@@ -67,48 +91,37 @@ export async function bundle(options: BundleOptions): Promise<void> {
     const entries = [join(work, ENTRY.replace(/\.js$/, ".ts"))];
     await Deno.writeTextFile(entries[0], entrySource(options.main, options.info));
     await Deno.writeTextFile(join(work, "require.ts"), REQUIRE);
-    for (const [name, path] of Object.entries(options.workers)) {
-      const entry = join(work, `worker-${name}.ts`);
-      const module = pathToFileURL(resolve(ROOT, path)).href;
-      // A static import: messages that come before the handler is set would be lost.
-      await Deno.writeTextFile(
-        entry,
-        `import "./require.ts";\nimport ${JSON.stringify(module)};\n`,
-      );
+    const add = async (name: string, paths: readonly string[]) => {
+      const entry = join(work, `${name}.ts`);
+      const modules = paths.map((path) => pathToFileURL(resolve(ROOT, path)).href);
+      // Static imports: messages that come to a worker before its handler is set would be lost.
+      const lines = ["./require.ts", ...modules].map((it) => `import ${JSON.stringify(it)};\n`);
+      await Deno.writeTextFile(entry, lines.join(""));
       entries.push(entry);
-    }
+    };
+    for (const [name, path] of Object.entries(options.workers)) await add(`worker-${name}`, [path]);
+    const together = Object.entries(options.together ?? {});
+    for (const [name, paths] of together) await add(name, paths);
     const absent = Object.entries(TAGGED)
       .flatMap(([tag, packages]) => options.info.tags.includes(tag) ? [] : packages);
-    // Not minified: the minifier inlines a `using` variable that is used once, and then nothing disposes of it.
-    const output = await new Deno.Command(Deno.execPath(), {
-      args: [
-        "bundle",
-        "--quiet",
-        "--config",
-        join(ROOT, "deno.json"),
-        "--platform",
-        "deno",
-        "--code-splitting",
-        // Optional native parts of ssh2: it works without them, and they cannot be bundled.
-        "--external=cpu-features",
-        "--external=*.node",
-        ...absent.map((name) => `--external=${name}`),
-        "--outdir",
-        options.outDir,
-        ...entries,
-      ],
-      cwd: ROOT,
-      env: { NO_COLOR: "1" },
-      stdin: "null",
-    }).output();
-    if (!output.success) {
-      const words = new TextDecoder().decode(output.stderr).trim();
-      const hint = words.includes("esbuild")
-        ? "\n(the first bundling fetches esbuild from the npm registry)"
-        : "";
-      throw new Error(`Cannot bundle ${options.main}: ${words}${hint}`);
-    }
+    await denoBundle(options.main, [
+      "--code-splitting",
+      // Optional native parts of ssh2: it works without them, and they cannot be bundled.
+      "--external=cpu-features",
+      "--external=*.node",
+      ...absent.map((name) => `--external=${name}`),
+      "--outdir",
+      options.outDir,
+      ...entries,
+    ]);
     await keepLazy(options.outDir);
+    const files = together.map(([name]) => `${name}.js`);
+    await joinFiles(
+      options.outDir,
+      files,
+      (from, to) =>
+        denoBundle(from, [...files.map((name) => `--external=./${name}`), "--output", to, from]),
+    );
   } finally {
     await Deno.remove(work, { recursive: true });
   }

@@ -149,16 +149,40 @@ Deno.test("launcher: where nothing can be unpacked it says so and exits with 125
   assert.match(result.stderr, /^Cannot unpack svc: .*set XDG_CACHE_HOME\n$/);
 });
 
+/** The files that `entry` loads before its code runs. */
+async function localImports(dir: string, entry: string): Promise<string[]> {
+  const found = new Set([entry]);
+  // The set grows during this loop.
+  for (const name of found) {
+    const text = await Deno.readTextFile(join(dir, name));
+    for (const [, other] of text.matchAll(/^(?:import|\}).* ?"\.\/([\w.-]+)";$/gm)) {
+      found.add(other);
+    }
+  }
+  return [...found].sort();
+}
+
 Deno.test("bundle: lazy imports and workers run from the bundle, and the launcher's variables end there", async () => {
   const dir = await Deno.makeTempDir({ prefix: "svc-bundle-" });
   try {
     const worker = join(dir, "w.ts");
     await Deno.writeTextFile(
       worker,
-      `import { parse } from "yaml"; // a CommonJS package that requires node's modules
+      `import "./kind.ts";
+       import { parse } from "yaml"; // a CommonJS package that requires node's modules
        self.onmessage = (e) => { self.postMessage(parse(e.data)); self.close(); };`,
     );
-    await Deno.writeTextFile(join(dir, "lazy.ts"), `export const word = "lazy";`);
+    await Deno.writeTextFile(
+      join(dir, "kind.ts"),
+      `export class Kind {}; export const kinds = [];`,
+    );
+    await Deno.writeTextFile(join(dir, "other.ts"), `import "./kind.ts"; export const kinds = 1;`);
+    await Deno.writeTextFile(
+      join(dir, "lazy.ts"),
+      `import { Kind, kinds } from "./kind.ts";
+       kinds.push(new Kind());
+       export const word = "lazy";`,
+    );
     const main = join(dir, "m.ts");
     const at = (path: string) => JSON.stringify(join(ROOT, path));
     await Deno.writeTextFile(
@@ -166,6 +190,8 @@ Deno.test("bundle: lazy imports and workers run from the bundle, and the launche
       `import { buildInfo } from ${at("lib/base/build_info.ts")};
        import { startWorker, type WorkerName } from ${at("lib/base/worker.ts")};
        import { parse } from "yaml";
+       import { Kind, kinds } from "./kind.ts";
+       import { kinds as number } from "./other.ts";
        let closed = false;
        async function once() {
          using file = { use: async () => {}, [Symbol.dispose]: () => { closed = true; } };
@@ -179,7 +205,7 @@ Deno.test("bundle: lazy imports and workers run from the bundle, and the launche
            worker.onmessage = (e) => done(e.data);
            worker.postMessage("42");
          });
-         console.log(JSON.stringify([parse(word), answer, buildInfo(), closed, Deno.env.get("DENO_DIR") ?? null]));
+         console.log(JSON.stringify([parse(word), kinds[0] instanceof Kind, number, answer, buildInfo(), closed, Deno.env.get("DENO_DIR") ?? null]));
        }`,
     );
     const outDir = join(dir, "out");
@@ -189,15 +215,18 @@ Deno.test("bundle: lazy imports and workers run from the bundle, and the launche
       form: "launcher",
       tags: ["t"],
     } as const;
-    await bundle({ main, workers: { double: worker }, info, outDir });
+    const together = { low: [join(dir, "kind.ts")], all: [main, join(dir, "other.ts")] };
+    await bundle({ main, workers: { double: worker }, together, info, outDir });
     const output = await new Deno.Command(Deno.execPath(), {
       args: [...RUNTIME_ARGS, join(outDir, "svc.js")],
       env: { SVC_LAUNCHER_PATH: "/x/svc", SVC_LAUNCHER_DENO_DIR: "", DENO_DIR: join(dir, "cache") },
     }).output();
     const said = new TextDecoder().decode(output.stdout);
+    const loaded = await localImports(outDir, "svc.js");
+    assert.deepEqual(loaded, ["all.js", "low.js", "svc.js"]);
     assert.deepEqual(
       JSON.parse(said || new TextDecoder().decode(output.stderr)),
-      ["lazy", 42, { ...info, executable: "/x/svc" }, true, null],
+      ["lazy", true, 1, 42, { ...info, executable: "/x/svc" }, true, null],
     );
   } finally {
     await Deno.remove(dir, { recursive: true });
