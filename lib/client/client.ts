@@ -11,6 +11,7 @@ import {
   type SocketPath,
 } from "../api/endpoints.ts";
 import { readLines } from "./lines.ts";
+import { type Answer, callLocally, localAddresses } from "./local_http.ts";
 import { isAnswer, isEvent, kindOf, noneOfOurs } from "./ours.ts";
 import { responseError } from "./problems.ts";
 import { parseServer } from "./server_url.ts";
@@ -83,7 +84,7 @@ export interface Client {
    * `server_unreachable` where there is none, or `upstream_failed` where what answers is not svc. The
    * caller reads or cancels the body.
    */
-  request<K extends EndpointName>(name: K, ...call: Args<K>): Promise<Response>;
+  request<K extends EndpointName>(name: K, ...call: Args<K>): Promise<Answer>;
   /** The answer's JSON; undefined for 204. */
   json<K extends EndpointName>(name: K, ...call: Args<K>): Promise<JsonOf<K>>;
   /** The answer's JSON objects, one a line, as they come. */
@@ -110,11 +111,10 @@ function reason(error: unknown): string {
  * A client without a proxy for this machine's loopback, which no proxy can reach (Go's net/http does the same).
  */
 function directClient(url: URL): Deno.HttpClient | undefined {
-  const { protocol, hostname, port } = url;
-  if (protocol !== "http:" || !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname)) return undefined;
-  const host = hostname.replace(/^\[|\]$/g, "");
+  if (localAddresses(url).length === 0) return undefined;
+  const hostname = url.hostname.replace(/^\[|\]$/g, "");
   return Deno.createHttpClient({
-    proxy: { transport: "tcp", hostname: host, port: Number(port || 80) },
+    proxy: { transport: "tcp", hostname, port: Number(url.port || 80) },
   });
 }
 
@@ -146,6 +146,8 @@ class HttpClient implements Client {
   readonly #base: string;
   readonly #options: ClientOptions;
   readonly #signal?: AbortSignal;
+  /** The server is on this machine, and nothing stands between. */
+  readonly #local: boolean;
   /** Absent: Deno's own, which follows the proxy variables. Lives as long as the process. */
   readonly #http?: Deno.HttpClient;
   /** A call was answered: later calls that break may be repeated. */
@@ -160,6 +162,7 @@ class HttpClient implements Client {
     this.resumes = options.way?.resumes ?? false;
     this.#options = options;
     this.#signal = options.signal;
+    this.#local = !options.way?.http && localAddresses(url).length > 0;
     this.#http = options.way?.http ?? (options.proxied ? directClient(url) : undefined);
   }
 
@@ -186,7 +189,7 @@ class HttpClient implements Client {
     return this.#unexplained = new SvcError("server_unreachable", message, { cause });
   }
 
-  async #once(method: string, path: string, call: Call): Promise<Response> {
+  async #once(method: string, path: string, call: Call): Promise<Answer> {
     const headers: Record<string, string> = {
       ...await this.#headers(),
       accept: call.accept ?? "application/json",
@@ -196,13 +199,18 @@ class HttpClient implements Client {
     if (contentType) headers["content-type"] = contentType;
     const body = call.body instanceof ReadableStream ? watch(call.body) : undefined;
     try {
-      return await fetch(this.#url(path, call.query), {
+      const url = this.#url(path, call.query);
+      const sent = {
         method,
         headers,
         body: call.json === undefined
-          ? (body?.stream ?? call.body) as BodyInit | undefined
+          ? body?.stream ?? call.body as string | undefined
           : JSON.stringify(call.json),
         signal: this.#signal,
+      };
+      if (this.#local) return await callLocally(new URL(url), sent);
+      return await fetch(url, {
+        ...sent,
         // A redirect is an error: a credential is sent only to the server that it was meant for.
         redirect: "manual",
         client: this.#http,
@@ -233,7 +241,7 @@ class HttpClient implements Client {
     }
   }
 
-  #attempts(method: string, path: string, call: Call): Promise<Response> {
+  #attempts(method: string, path: string, call: Call): Promise<Answer> {
     return this.#mending(method, async () => {
       const response = await this.#once(method, path, call);
       this.#worked = true;
@@ -241,11 +249,11 @@ class HttpClient implements Client {
     });
   }
 
-  request<K extends EndpointName>(name: K, ...[call]: Args<K>): Promise<Response> {
+  request<K extends EndpointName>(name: K, ...[call]: Args<K>): Promise<Answer> {
     return this.#request(...placeOf(name, call));
   }
 
-  async #request(method: string, path: string, call: Call): Promise<Response> {
+  async #request(method: string, path: string, call: Call): Promise<Answer> {
     let response = await this.#attempts(method, path, call);
     // A refused call is repeated once with a new credential, unless its body was a stream, which is used up.
     const again = response.status === 401 && !(call.body instanceof ReadableStream);

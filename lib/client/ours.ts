@@ -4,6 +4,7 @@
  */
 import type { EndpointName } from "../api/endpoints.ts";
 import { SvcError } from "../base/errors.ts";
+import type { Answer } from "./local_http.ts";
 
 type Value = Readonly<Record<string, unknown>>;
 
@@ -69,7 +70,7 @@ export function noneOfOurs(server: string, what: string, cause?: unknown): SvcEr
 }
 
 /** Describes another server's answer by its head. */
-export function kindOf({ status, statusText, headers }: Response): string {
+export function kindOf({ status, statusText, headers }: Answer): string {
   const location = headers.get("location");
   if (status >= 300 && status < 400 && location) return `with a redirect to ${location}`;
   const type = headers.get("content-type") ?? "";

@@ -1,10 +1,11 @@
 /** A server's problem details as an error. */
 import { CATALOGUE, type ErrorCode, type SvcError } from "../base/errors.ts";
 import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
+import type { Answer } from "./local_http.ts";
 import { kindOf, noneOfOurs } from "./ours.ts";
 
 /** The error of a failed call: the server's problem details, or that the answer is not svc's. */
-export async function responseError(response: Response, server: string): Promise<SvcError> {
+export async function responseError(response: Answer, server: string): Promise<SvcError> {
   const type = response.headers.get("content-type") ?? "";
   const text = await response.text().catch(() => "");
   if (type.startsWith(PROBLEM_TYPE) || type.startsWith("application/json")) {

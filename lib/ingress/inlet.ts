@@ -1,6 +1,6 @@
 /** Reads a byte stream as heads and bodies. */
-import { Buffer } from "node:buffer";
 import { ChunkedDecoder, ChunkedError } from "../base/chunked.ts";
+import { concat } from "../base/collect.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { type Framing, HeadError } from "./head.ts";
 
@@ -171,7 +171,7 @@ export class Body {
       if (error instanceof ChunkedError) throw new HeadError(error.message);
       throw error;
     }
-    return parts.length === 1 ? parts[0] : Buffer.concat(parts);
+    return parts.length === 1 ? parts[0] : concat(parts);
   }
 
   /** Waits for more of the body. Throws {@linkcode EndedEarly}. */
