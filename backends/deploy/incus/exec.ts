@@ -116,11 +116,10 @@ async function descriptionOf(
     attempted: `Cannot run a command in ${instance}`,
   });
   const found = user === undefined ? undefined : await userIn(client, name, user);
-  const own = new Set([...config["environment.HOME"] === undefined ? [] : ["HOME"]]);
+  const home = config["environment.HOME"] ?? found?.home;
   const environment = {
     ...(tty && config["environment.TERM"] === undefined && { TERM: "xterm" }),
-    ...(found && !own.has("HOME") && { HOME: found.home }),
-    ...(config["environment.HOME"] && { HOME: config["environment.HOME"] }),
+    ...(home && { HOME: home }),
     ...JSON.parse(config[LONG_VARIABLES] ?? "{}"),
     ...env,
   };
@@ -155,6 +154,67 @@ function readable(socket: IncusSocket): ReadableStream<Uint8Array> {
   }, { highWaterMark: 0 });
 }
 
+/** The sockets of a command. On a terminal its input and output are one, and it has no errors. */
+interface Sockets {
+  control: IncusSocket;
+  input: IncusSocket;
+  output: IncusSocket;
+  errors?: IncusSocket;
+}
+
+async function openSockets(
+  tty: boolean,
+  open: (fd: string) => Promise<IncusSocket>,
+): Promise<Sockets> {
+  const control = await open("control");
+  const [input, output = input, errors] = await Promise.all(
+    (tty ? ["0"] : ["0", "1", "2"]).map(open),
+  );
+  return { control, input, output, errors };
+}
+
+/** The session of a command that runs. An abort ends it. */
+function sessionOf(
+  { control, input, output, errors }: Sockets,
+  code: Promise<number>,
+  { tty, signal }: { tty: boolean; signal?: AbortSignal },
+): ExecSession {
+  const kill = async (text: string) => {
+    const number = signalNumber(text);
+    if (number === undefined) {
+      throw new SvcError("argument_invalid", `Cannot send signal ${JSON.stringify(text)}: unknown`);
+    }
+    await control.send({ command: "signal", signal: number }).catch(() => {/* it has ended */});
+  };
+  const onAbort = () => void kill("KILL");
+  signal?.addEventListener("abort", onAbort, { once: true });
+  if (signal?.aborted) onAbort();
+  const exit = code.finally(() => {
+    signal?.removeEventListener("abort", onAbort);
+    for (const socket of [control, ...(tty ? [] : [input])]) socket.close();
+  });
+  exit.catch(() => {/* told to who waits for it */});
+  return {
+    stdout: readable(output),
+    stderr: errors ? readable(errors) : ReadableStream.from([]),
+    stdin: new WritableStream({
+      write: (bytes) => input.write(bytes).catch(() => {/* it has ended */}),
+      // The end of a terminal's input is typed.
+      close: () => tty ? undefined : input.end().catch(() => {/* it has ended */}),
+      abort: () => undefined,
+    }),
+    exit,
+    kill,
+    ...(tty && {
+      resize: (size: TerminalSize) => {
+        const { width, height } = sizeOf(size);
+        const args = { width: String(width), height: String(height) };
+        control.send({ command: "window-resize", args }).catch(() => {/* it has ended */});
+      },
+    }),
+  };
+}
+
 /** Throws `conflict` where the instance does not run. An abort ends the command. */
 export async function execIn(
   place: ExecPlace,
@@ -177,51 +237,14 @@ export async function execIn(
     signal,
   });
   const { fds } = metadata as { fds: Record<string, string> };
-  const open = (fd: string) => client.stream(id, fds[fd], attempted);
-  const control = await open("control");
-  const [input, output, errors] = await Promise.all(
-    (tty ? ["0"] : ["0", "1", "2"]).map(open),
-  );
-  const kill = async (text: string) => {
-    const number = signalNumber(text);
-    if (number === undefined) {
-      throw new SvcError("argument_invalid", `Cannot send signal ${JSON.stringify(text)}: unknown`);
-    }
-    await control.send({ command: "signal", signal: number }).catch(() => {/* it has ended */});
-  };
-  const onAbort = () => void kill("KILL");
-  signal?.addEventListener("abort", onAbort, { once: true });
-  if (signal?.aborted) onAbort();
+  const sockets = await openSockets(tty, (fd) => client.stream(id, fds[fd], attempted));
   const exit = client.wait(id, { attempted })
     .then(({ metadata }) => Number(metadata?.return), (error) => {
       if (/command not found/i.test(String(error))) return 127;
       if (/not executable/i.test(String(error))) return 126;
       throw error;
-    })
-    .finally(() => {
-      signal?.removeEventListener("abort", onAbort);
-      for (const socket of [control, ...(tty ? [] : [input])]) socket.close();
     });
-  exit.catch(() => {/* told to who waits for it */});
-  return {
-    stdout: readable(tty ? input : output),
-    stderr: tty ? ReadableStream.from([]) : readable(errors),
-    stdin: new WritableStream({
-      write: (bytes) => input.write(bytes).catch(() => {/* it has ended */}),
-      // The end of a terminal's input is typed.
-      close: () => tty ? undefined : input.end().catch(() => {/* it has ended */}),
-      abort: () => undefined,
-    }),
-    exit,
-    kill,
-    ...(tty && {
-      resize: (size: TerminalSize) => {
-        const { width, height } = sizeOf(size);
-        const args = { width: String(width), height: String(height) };
-        control.send({ command: "window-resize", args }).catch(() => {/* it has ended */});
-      },
-    }),
-  };
+  return sessionOf(sockets, exit, { tty, signal });
 }
 
 /** Runs a health check's command to its end; an abort kills it. */
