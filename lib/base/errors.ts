@@ -134,9 +134,9 @@ export function systemCode(error: unknown): string | undefined {
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
 
-/** True where another program says that its disk is full; few have a code of their own for it. */
+/** True where another program, or its database, says that its disk is full; few have a code of their own for it. */
 export const tellsFullDisk = (words: string): boolean =>
-  /no space left on device|disk quota exceeded/i.test(words);
+  /no space left on device|disk quota exceeded|database or disk is full/i.test(words);
 
 const FILE_TROUBLES: Readonly<Record<string, string>> = {
   ENOENT: "there is no such file",

@@ -14,6 +14,7 @@ Deno.test("errors: what is thrown becomes one of the catalogue", () => {
 Deno.test("errors: words of other programs tell a full disk", () => {
   ok(tellsFullDisk("cp: error writing '/x': No space left on device"));
   ok(tellsFullDisk("write /x: disk quota exceeded"));
+  ok(tellsFullDisk("writing container state: database or disk is full"));
   equal(tellsFullDisk("no such device"), false);
 });
 
