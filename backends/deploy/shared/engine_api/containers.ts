@@ -137,14 +137,22 @@ export class Containers implements ContainerCalls {
     // Docker thaws it itself, podman refuses.
     if (this.#watch.state(container)?.State.Paused) await this.#thaw(container);
     const told = this.#watch.expect(container, "die");
-    await this.#client.run({
-      method: "POST",
-      path: `/containers/${container}/stop`,
-      query: { t: seconds },
-      attempted: "Cannot stop a container",
-      headMs: seconds * 1000 + STOP_SLACK_MS,
-    }).catch(unlessGone);
-    await told();
+    for (let refusals = 0;;) {
+      try {
+        await this.#client.run({
+          method: "POST",
+          path: `/containers/${container}/stop`,
+          query: { t: seconds },
+          attempted: "Cannot stop a container",
+          headMs: seconds * 1000 + STOP_SLACK_MS,
+        }).catch(unlessGone);
+        return await told();
+      } catch (error) {
+        // It is paused, which has not been told yet.
+        if (!/running or paused/.test(String(error)) || ++refusals === REMOVALS) throw error;
+        await this.#thaw(container);
+      }
+    }
   }
 
   async #thaw(container: string): Promise<void> {

@@ -19,6 +19,32 @@ const REQUEST: ContainerRequest = {
   pidsLimit: 0,
 };
 
+/** `expect` is fulfilled at once: nothing is told of. */
+const WATCH = {
+  expect: () => () => Promise.resolve(),
+  state: () => undefined,
+} as unknown as EngineWatch;
+
+const COMMON = {
+  ...{ watch: WATCH, behaviour: DOCKER },
+  companions: { remove: () => Promise.resolve() },
+};
+
+Deno.test("containers: one whose pause was not told yet is thawed and stopped; another refusal is told", async () => {
+  let paused = true;
+  await using daemon = await scriptedDaemon(async (call) => {
+    if (call.line.includes("/unpause")) paused = false;
+    const message = call.line.includes("/other/")
+      ? "no such signal"
+      : paused && "container c is running or paused, refusing to clean up";
+    await (message ? call.json({ message }, 500) : call.json({}));
+  });
+  const containers = new Containers({ ...COMMON, client: daemon.client });
+  await containers.stop("c", 1);
+  assert.equal(paused, false);
+  await assert.rejects(containers.stop("other", 1), /no such signal/);
+});
+
 Deno.test("containers: an apply that ends while the engine makes one leaves none", async () => {
   const asked = Promise.withResolvers<void>();
   const over = Promise.withResolvers<void>();
@@ -30,11 +56,7 @@ Deno.test("containers: an apply that ends while the engine makes one leaves none
       await call.json({ Id: "made" }, 201);
     } else await call.json({});
   });
-  const watch = { expect: () => () => Promise.resolve() } as unknown as EngineWatch;
-  const containers = new Containers({
-    ...{ client: daemon.client, watch, behaviour: DOCKER },
-    companions: { remove: () => Promise.resolve() },
-  });
+  const containers = new Containers({ ...COMMON, client: daemon.client });
   const stop = new AbortController();
   const rejected = assert.rejects(containers.create(REQUEST, "web-0", stop.signal), /enough/);
   await asked.promise;
