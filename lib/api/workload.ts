@@ -1,5 +1,7 @@
 /** What is told of workloads: files, counters, processes, and the volumes and networks made for them. */
 
+import type { RestartPolicy } from "./deploy_spec.ts";
+
 /** The file at a path. */
 export interface FileStat {
   /** The last part of the path. */
@@ -18,6 +20,18 @@ export interface FileStat {
 export interface FileChange {
   path: string;
   kind: "added" | "modified" | "deleted";
+}
+
+/** What can be changed of instances as they are; absent: stays. */
+export interface InstanceUpdate {
+  /** Processors, fractions allowed. */
+  cpuLimit?: number;
+  /** Bytes. */
+  memoryLimit?: number;
+  reservedMemory?: number;
+  restart?: RestartPolicy;
+  /** The limit of the policy `on-failure`. With `restart` and without a number: no limit. */
+  restartMaxAttempts?: number;
 }
 
 /** Counters since the instance's start. The values of memory and processes are current ones. */

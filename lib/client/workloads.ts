@@ -1,6 +1,12 @@
 /** Typed calls of the routes that watch workloads and change their instances. */
 import type { InstanceEvent } from "../api/deployment.ts";
-import type { InstanceStats, NetworkStatus, ProcessList, VolumeStatus } from "../api/workload.ts";
+import type {
+  InstanceStats,
+  InstanceUpdate,
+  NetworkStatus,
+  ProcessList,
+  VolumeStatus,
+} from "../api/workload.ts";
 import type { Client } from "./client.ts";
 import { problemError } from "./problems.ts";
 
@@ -66,6 +72,26 @@ export async function freezeDeployment(
   instance?: string,
 ): Promise<void> {
   await client.json(`POST /deployments/{name}/${act}`, { params: { name }, query: { instance } });
+}
+
+/** Changes its instances as they are, or one of them. */
+export async function updateDeployment(
+  client: Client,
+  name: string,
+  update: InstanceUpdate,
+  instance?: string,
+): Promise<void> {
+  const { cpuLimit, memoryLimit, reservedMemory, restart, restartMaxAttempts } = update;
+  const text = (value: number | undefined) => value === undefined ? undefined : String(value);
+  const query = {
+    cpus: text(cpuLimit),
+    memory: text(memoryLimit),
+    reservedMemory: text(reservedMemory),
+    restart,
+    maxAttempts: text(restartMaxAttempts),
+    instance,
+  };
+  await client.json("POST /deployments/{name}/update", { params: { name }, query });
 }
 
 /** What svc makes for deployments beside them. */

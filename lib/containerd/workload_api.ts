@@ -43,9 +43,9 @@ export const Workloads = {
     { id: field(1) },
     { container: field(1, WORKLOAD) },
   ),
-  /** Changes the labels that `mask` names ("labels.KEY"); an empty value removes one. */
+  /** Changes what `mask` names: "spec", or labels ("labels.KEY"), of which an empty value removes one. */
   update: method<
-    { container: { id: string; labels: Record<string, string> }; mask: { paths: string[] } },
+    { container: Pick<Workload, "id" | "labels" | "spec">; mask: { paths: string[] } },
     unknown
   >(`${CONTAINERS}/Update`, { container: field(1, WORKLOAD), mask: field(2, { paths: many(1) }) }),
 };
@@ -76,6 +76,10 @@ export const WorkloadTasks = {
   ),
   pause: method<{ containerId: string }, unknown>(`${TASKS}/Pause`, TASK),
   resume: method<{ containerId: string }, unknown>(`${TASKS}/Resume`, TASK),
+  update: method<{ containerId: string; resources: AnyMessage }, unknown>(
+    `${TASKS}/Update`,
+    { ...TASK, resources: field(2, ANY) },
+  ),
   resize: method<{ containerId: string; width: number; height: number }, unknown>(
     `${TASKS}/ResizePty`,
     { containerId: field(1), width: field(3, "uint"), height: field(4, "uint") },

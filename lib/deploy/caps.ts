@@ -10,6 +10,7 @@ import type {
   FileChange,
   FileStat,
   InstanceStats,
+  InstanceUpdate,
   NetworkStatus,
   ProcessList,
   VolumeStatus,
@@ -19,7 +20,15 @@ import type { Duplex } from "../wire/duplex.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
 import type { TerminalSize } from "../base/terminal.ts";
 
-export type { FileChange, FileStat, InstanceStats, NetworkStatus, ProcessList, VolumeStatus };
+export type {
+  FileChange,
+  FileStat,
+  InstanceStats,
+  InstanceUpdate,
+  NetworkStatus,
+  ProcessList,
+  VolumeStatus,
+};
 
 export interface CallOptions {
   signal?: AbortSignal;
@@ -165,6 +174,12 @@ export interface DeployCaps {
     pause(name: string, options?: InstanceOptions): Promise<void>;
     unpause(name: string, options?: InstanceOptions): Promise<void>;
   };
+  /**
+   * Changes every instance, or the named one, running or not, without making it anew. It holds until an apply
+   * replaces the instance; the deployment's spec stays. Bounds that the engine refuses: `conflict`, and nothing
+   * has changed. What this engine cannot change: `unsupported`.
+   */
+  update?(name: string, update: InstanceUpdate, options?: InstanceOptions): Promise<void>;
   /** The processes of every running instance, or of the named one. */
   top?(name: string, options?: InstanceOptions): Promise<ProcessList[]>;
   volumes?: ManagedAbility<VolumeStatus>;

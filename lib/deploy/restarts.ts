@@ -14,13 +14,13 @@ export interface RestartRule {
 }
 
 export class Restarts {
-  readonly #rule: RestartRule;
+  rule: RestartRule;
   /** Attempts since the last run that counts as recovered. */
   #attempts: number;
 
   /** `attempts`: those before. */
   constructor(rule: RestartRule, attempts = 0) {
-    this.#rule = rule;
+    this.rule = rule;
     this.#attempts = attempts;
   }
 
@@ -36,7 +36,7 @@ export class Restarts {
   /** Milliseconds until the next start after this run; undefined: no restart. Counts the attempt. */
   next({ code, ran }: { code: number; ran: number }): number | undefined {
     if (ran >= HEALTHY_RUN) this.#attempts = 0;
-    const { policy, maxAttempts } = this.#rule;
+    const { policy, maxAttempts } = this.rule;
     if (policy === "no") return undefined;
     if (policy === "on-failure") {
       if (code === 0) return undefined;

@@ -122,6 +122,17 @@ export async function createRuntime(options: RuntimeOptions): Promise<Runtime> {
       if (is === (frozen ? "paused" : "running")) return;
       throw failed(`${frozen ? "pause" : "resume"} container ${id}`, result);
     },
+    async update(id, bounds) {
+      const stdin = JSON.stringify(bounds);
+      const command = [...globals, "update", "--resources", "-", id];
+      const result = await run(options.binary, command, { stdin });
+      if (result.code === 0) return;
+      throw new SvcError(
+        "conflict",
+        `Cannot change the bounds of container ${id}: ${lastWords(result)}`,
+        { help: "see the runtime's message" },
+      );
+    },
     async delete(id, { force } = {}) {
       const result = await call("delete", ...(force ? ["--force"] : []), id);
       if (result.code === 0 || await gone(id)) return;

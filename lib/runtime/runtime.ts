@@ -3,6 +3,7 @@
  * RUN executor and the bare backend. Interface only; `createRuntime` is in runc.ts, the generator of
  * config.json in spec.ts.
  */
+import type { Bounds } from "./spec.ts";
 
 export type RuntimeStatus = "created" | "running" | "paused" | "stopped";
 
@@ -26,6 +27,8 @@ export interface Runtime {
   kill(id: string, signal: string | number, options?: { all?: boolean }): Promise<void>;
   /** Freezes or thaws all processes; each idempotent. */
   freeze(id: string, frozen: boolean): Promise<void>;
+  /** Changes the bounds of a running container. Throws `conflict` where the kernel or the runtime refuses them. */
+  update(id: string, bounds: Bounds): Promise<void>;
   /** `force` kills first. Missing is fine. */
   delete(id: string, options?: { force?: boolean }): Promise<void>;
   list(): Promise<RuntimeState[]>;

@@ -5,7 +5,7 @@
 import { capabilityName, DEFAULT_CAPABILITIES, isCapability } from "../base/capabilities.ts";
 import { SvcError } from "../base/errors.ts";
 import type { DeviceNode } from "./device_node.ts";
-import { UNLIMITED } from "./document.ts";
+import { decodeDocument, encodeDocument, UNLIMITED } from "./document.ts";
 import type { HostFacts } from "./host_facts.ts";
 import { deviceMounts, type MountOptions } from "./mounts.ts";
 import { defaultSeccomp } from "./seccomp.ts";
@@ -195,7 +195,22 @@ function clampRlimits(limits: Rlimit[], facts: HostFacts, warnings: string[]) {
   });
 }
 
-function linuxResources(resources: Resources, devices: DeviceRule[], facts: HostFacts) {
+/** The bounds of a container, as OCI documents and runtimes have them. */
+export interface Bounds {
+  memory?: { limit?: number; swap?: number; reservation?: number };
+  cpu?: { quota?: number; period?: number; shares?: number };
+  pids?: { limit: number };
+}
+
+/** The text of a runtime document with other bounds. */
+export function withBounds(text: string, bounds: Bounds): string {
+  const document = decodeDocument<{ linux: { resources: Bounds & { devices?: unknown } } }>(text);
+  const { linux } = document;
+  linux.resources = { devices: linux.resources.devices, ...bounds };
+  return encodeDocument(document);
+}
+
+export function boundsOf(resources: Resources, facts: Pick<HostFacts, "limitsSwap">): Bounds {
   const period = 100_000;
   const memory = {
     ...(resources.memory !== undefined && { limit: resources.memory }),
@@ -211,7 +226,6 @@ function linuxResources(resources: Resources, devices: DeviceRule[], facts: Host
     ...(resources.cpuShares !== undefined && { shares: Math.max(2, resources.cpuShares) }),
   };
   return {
-    devices,
     ...(Object.keys(memory).length > 0 && { memory }),
     ...(Object.keys(cpu).length > 0 && { cpu }),
     ...(resources.pids !== undefined && { pids: { limit: resources.pids } }),
@@ -292,7 +306,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
       mounts: deviceMounts({ ...options, hostNetwork: options.network === "host" }, facts),
       linux: {
         namespaces: namespacesOf(options, facts),
-        resources: linuxResources(options.resources ?? {}, devices, facts),
+        resources: { devices, ...boundsOf(options.resources ?? {}, facts) },
         ...(options.cgroupPath && { cgroupsPath: options.cgroupPath }),
         ...(Object.keys(sysctl).length > 0 && { sysctl }),
         ...(extra.length > 0 && {

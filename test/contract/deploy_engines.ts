@@ -32,6 +32,8 @@ const DOCKER: Engine = {
 const PODMAN = {
   fields: PODMAN_FIELDS,
   lacks: {
+    update:
+      "podman 4 changes no container that is made, and 5 none of a user without control groups",
     "attach.stays": "podman ends the input with the first who was attached and leaves",
     "exec.groups": "podman gives the groups to the main process alone",
     "files.beside":
@@ -83,6 +85,7 @@ export const ENGINES = {
     fields: INCUS_FIELDS,
     lacks: {
       images: "Incus keeps images unpacked, and under names of its own",
+      update: "an instance is made anew",
       load: "Incus takes OCI images from registries alone",
       oom: "Incus does not tell it",
       "attach.pipe": "the input of an instance is a terminal",

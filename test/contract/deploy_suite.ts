@@ -15,6 +15,7 @@ import { deployFields } from "./deploy_fields.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployStats } from "./deploy_stats.ts";
+import { deployUpdate } from "./deploy_update.ts";
 import { deployUntil } from "./deploy_until.ts";
 import { deployVolumes } from "./deploy_volumes.ts";
 import { deployFiles } from "./deploy_files.ts";
@@ -109,6 +110,7 @@ const PARTS = [
   deployDetails,
   deployFields,
   deployUntil,
+  deployUpdate,
 ];
 
 /** The number of the contract's tests, and the titles of those that are left out on an engine, by reason. */

@@ -219,10 +219,25 @@ async function updatesAndConnects(api: DockerSocket): Promise<void> {
     "it answers by its alias",
     async () => /^root:/.test((await api.run(MAIN, page)).stdout),
   );
-  // What holds already is no change.
-  await api.ok(MAIN, ["update", "--restart", "always", "later"]);
+  // Of a started one, too, which goes on.
+  const started = () => api.ok(MAIN, ["inspect", "-f", "{{.State.StartedAt}}", "later"]);
+  const before = await started();
+  assert.equal(
+    await api.ok(MAIN, ["update", "--memory", "48m", "--restart", "on-failure:3", "later"]),
+    "later\n",
+  );
+  const policy = "{{.HostConfig.Memory}} {{json .HostConfig.RestartPolicy}}";
+  assert.equal(
+    await api.ok(MAIN, ["inspect", "-f", policy, "later"]),
+    '50331648 {"Name":"on-failure","MaximumRetryCount":3}\n',
+  );
+  assert.match(
+    await api.ok(MAIN, ["stats", "--no-stream", "--format", "{{.MemUsage}}", "later"]),
+    / \/ 48MiB/,
+  );
+  assert.equal(await started(), before);
   const refused: [string[], RegExp][] = [
-    [["update", "--memory", "48m", "later"], /change Memory of later: it was started/],
+    [["update", "--memory", "1m", "later"], /Minimum memory limit allowed is 6MB/],
     [["update", "--cpuset-cpus", "0", "later"], /HostConfig\.CpusetCpus cannot be honoured/],
     [["network", "disconnect", "late", "later"], /change the networks of later: it was started/],
   ];

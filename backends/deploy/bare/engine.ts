@@ -19,7 +19,7 @@ import type { ExitWatch } from "../../../lib/deploy/host/exit_watch.ts";
 import { rotateLog } from "../../../lib/deploy/host/log_file.ts";
 import { LOG_LIMIT, LogFiles } from "../../../lib/deploy/host/log_files.ts";
 import type { HostPaths } from "../../../lib/deploy/host/paths.ts";
-import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
+import type { Bounds, ProcessSpec } from "../../../lib/runtime/spec.ts";
 import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
 import type { BareConfig } from "./config.ts";
 import { createContainer, monitorEnded, reopenLog, resizeTerminal } from "./conmon.ts";
@@ -128,6 +128,10 @@ export class BareEngine implements ContainerEngine {
 
   async freeze(key: string, frozen: boolean): Promise<void> {
     await (await this.#tools.get()).runtime.freeze(key, frozen);
+  }
+
+  async update(key: string, bounds: Bounds): Promise<void> {
+    await (await this.#tools.get()).runtime.update(key, bounds);
   }
 
   async delete(key: string): Promise<void> {

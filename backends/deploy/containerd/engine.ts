@@ -45,7 +45,7 @@ import { identify, isAlive } from "../../../lib/deploy/host/process.ts";
 import { execIn } from "../../../lib/deploy/host/runtime_exec.ts";
 import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
 import type { Runtime } from "../../../lib/runtime/runtime.ts";
-import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
+import { type Bounds, type ProcessSpec, withBounds } from "../../../lib/runtime/spec.ts";
 import { Ends } from "./ends.ts";
 import { containerLabels } from "./labels.ts";
 import { LOG_MARKS, type Programs } from "./programs.ts";
@@ -54,6 +54,7 @@ import { RestartLabels } from "./restart.ts";
 /** Containers that are made at the same time: each has a shim, a logger and a runtime started. */
 const MADE_AT_ONCE = 8;
 const SHIM = "io.containerd.runc.v2";
+const RESOURCES_TYPE = "types.containerd.io/opencontainers/runtime-spec/1/LinuxResources";
 const SPEC_TYPE = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 /** Milliseconds that a killed container may take to end, and between two looks at it. */
 const END_PATIENCE = 10_000;
@@ -265,6 +266,27 @@ export class ContainerdEngine implements ContainerEngine {
     if (frozen === isFrozen) return;
     const method = frozen ? WorkloadTasks.pause : WorkloadTasks.resume;
     await this.#client.call(method, input, `Cannot ${frozen ? "pause" : "unpause"} ${key}`);
+  }
+
+  async update(key: string, bounds: Bounds): Promise<void> {
+    const attempted = `Cannot change the bounds of ${key}`;
+    const value = new TextEncoder().encode(JSON.stringify(bounds));
+    const resources = { typeUrl: RESOURCES_TYPE, value };
+    try {
+      await this.#client.call(WorkloadTasks.update, { containerId: key, resources }, attempted);
+    } catch (error) {
+      if (!isCode(error, "internal", "argument_invalid")) throw error;
+      throw new SvcError("conflict", `${attempted}: ${words(error as SvcError)}`, {
+        cause: error,
+        help: "see the runtime's message",
+      });
+    }
+    // The restart monitor starts it as it is on record.
+    const { container } = await this.#client.call(Workloads.get, { id: key }, attempted);
+    const document = withBounds(new TextDecoder().decode(container.spec?.value), bounds);
+    const spec = { typeUrl: SPEC_TYPE, value: new TextEncoder().encode(document) };
+    const change = { container: { id: key, spec }, mask: { paths: ["spec"] } };
+    await this.#client.call(Workloads.update, change, attempted);
   }
 
   async delete(key: string): Promise<void> {

@@ -56,6 +56,12 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
 
     pause: { pause: freeze(true), unpause: freeze(false) },
 
+    update: async (name, update, { instance } = {}) => {
+      const deployment = deployments.require(name);
+      const chosen = instance === undefined ? deployment.ready : [deployment.pick(instance)];
+      await allOrFirstError(chosen.map((one) => one.update(update)));
+    },
+
     top: async (name, { instance } = {}) => {
       const chosen = deployments.require(name).requireRunning(instance);
       const lists = await Promise.all(

@@ -1,5 +1,6 @@
 /** A container's folder: its mounted root, config.json, and the files that are mounted into the container. */
 import { dirname, join, posix } from "node:path";
+import { writeFileAtomic } from "../../base/fs.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { parseTmpfs } from "../../api/deploy_spec_text.ts";
 import { hostResolvConf, hostsFile } from "./host_files.ts";
@@ -8,10 +9,13 @@ import { type HostFacts, hostFacts } from "../../runtime/host_facts.ts";
 import { locate } from "../../sys/rooted.ts";
 import { encodeDocument } from "../../runtime/document.ts";
 import {
+  type Bounds,
+  boundsOf,
   type NetworkMode,
   runtimeSpec,
   type RuntimeSpecOptions,
   type SpecMount,
+  withBounds,
 } from "../../runtime/spec.ts";
 import { resolveUser } from "../../runtime/user.ts";
 import type { BindMounts } from "./binds.ts";
@@ -158,13 +162,37 @@ export class Bundles {
     return [...warnings, ...generated.warnings];
   }
 
+  #resources({ resources = {} }: DeploySpec, facts: HostFacts): RuntimeSpecOptions["resources"] {
+    const { pidsLimit } = this.#options;
+    return {
+      memory: resources.memoryLimit,
+      memoryReservation: resources.reservedMemory,
+      cpus: resources.cpuLimit,
+      pids: pidsLimit && facts.countsProcesses ? pidsLimit : undefined,
+      cpuShares: resources.reservedCpu && Math.round(resources.reservedCpu * 1024),
+    };
+  }
+
+  async boundsOf(spec: DeploySpec): Promise<Bounds> {
+    const facts = await hostFacts();
+    return boundsOf(this.#resources(spec, facts) ?? {}, facts);
+  }
+
+  /** The next start of the container has these bounds. */
+  async bind(key: string, bounds: Bounds): Promise<void> {
+    const path = join(this.path(key), "config.json");
+    // Our own: the bundle's document.
+    const text = await Deno.readTextFile(path);
+    await writeFileAtomic(path, withBounds(text, bounds), { mode: 0o600 });
+  }
+
   /** What the spec alone decides. */
   #specOptions(
     input: BundleInput,
     facts: HostFacts,
   ): Omit<RuntimeSpecOptions, "rootfs" | "args" | "env"> {
     const { spec, made } = input;
-    const { engine, pidsLimit } = this.#options;
+    const { engine } = this.#options;
     const security = spec.securityOpt ?? [];
     return {
       cwd: made.plan.workingDir,
@@ -177,13 +205,7 @@ export class Bundles {
       pid: spec.pidMode === "host" ? "host" : "private",
       ipc: spec.ipcMode === "host" ? "host" : "private",
       cgroupPath: engine.cgroupPath(made.key),
-      resources: {
-        memory: spec.resources?.memoryLimit,
-        memoryReservation: spec.resources?.reservedMemory,
-        cpus: spec.resources?.cpuLimit,
-        pids: pidsLimit && facts.countsProcesses ? pidsLimit : undefined,
-        cpuShares: spec.resources?.reservedCpu && Math.round(spec.resources.reservedCpu * 1024),
-      },
+      resources: this.#resources(spec, facts),
       rlimits: spec.ulimits,
       sysctls: spec.sysctls,
       terminal: spec.tty,

@@ -14,7 +14,7 @@ import type { LogFrame } from "../../api/deployment.ts";
 import type { InstanceStats } from "../../api/workload.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
-import type { ProcessSpec } from "../../runtime/spec.ts";
+import type { Bounds, ProcessSpec } from "../../runtime/spec.ts";
 import type { DiffSource } from "../../snapshot/diff_tree.ts";
 import type { ExecSession } from "../backend.ts";
 import type { ReadLogOptions } from "./log_file.ts";
@@ -169,6 +169,11 @@ export interface ContainerEngine {
   resize(key: string, size: TerminalSize): Promise<void>;
   /** Freezes all processes of a running container, or lets them go on. Both are idempotent. */
   freeze(key: string, frozen: boolean): Promise<void>;
+  /**
+   * Changes the bounds of a running container, and of what the engine itself starts of it again. Throws `conflict`
+   * where they are refused; then nothing has changed.
+   */
+  update(key: string, bounds: Bounds): Promise<void>;
   /** What a running container uses, as the engine counts it; absent: as its cgroup does. */
   usage?(key: string): Promise<ContainerUsage>;
   /** Sends process 1 the signal of that number; `all`: every process. Gone or missing is fine. */

@@ -4,16 +4,17 @@ import { Mutex } from "../../base/mutex.ts";
 import { SIGKILL } from "../../base/signals.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { InstanceStatus, LogFrame } from "../../api/deployment.ts";
+import type { InstanceUpdate } from "../../api/workload.ts";
+import { amended, joined, restartRule } from "../amended.ts";
 import { requirePermitted } from "../privileges.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
-import { type ExecTarget, runProbe } from "./exec.ts";
-import { createContainer, entrust, freeze, type Steered, stopRun, thaw } from "./steer.ts";
-import { HealthMonitor } from "../health.ts";
+import type { ExecTarget } from "./exec.ts";
+import { amend, createContainer, entrust, freeze, type Steered, stopRun, thaw } from "./steer.ts";
+import { monitorOf } from "./instance_health.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
 import { Life } from "./life.ts";
 import type { ReadLogOptions } from "./log_file.ts";
 import { OwnAttachments } from "./own_attachments.ts";
-import { isAlive } from "./process.ts";
 import { type InstanceRecord, madeOf, type MadeRecord, type NetworkAttachment } from "./record.ts";
 import { type Standing, standingOf } from "./standing.ts";
 import { statusOf } from "./status.ts";
@@ -28,13 +29,14 @@ const RELEASE_PATIENCE = 10_000;
 export class Instance {
   readonly made: Readonly<MadeRecord>;
   readonly deployment: string;
-  readonly spec: DeploySpec;
   readonly hash: string;
   /** True once the container was made. */
   exists = false;
   #parts: InstanceParts;
   #hooks: InstanceHooks;
   #phase: InstanceRecord["phase"];
+  readonly #asMade: DeploySpec;
+  #amended: InstanceUpdate | undefined;
   #attached: OwnAttachments;
   #life: Life;
   /** The run that is on record, until its outcome is known. */
@@ -50,7 +52,8 @@ export class Instance {
   ) {
     this.made = madeOf(record);
     this.deployment = spec.name;
-    this.spec = spec;
+    this.#asMade = spec;
+    this.#amended = record.amended;
     this.hash = hash;
     this.#parts = parts;
     this.#hooks = hooks;
@@ -58,8 +61,7 @@ export class Instance {
     this.#attached = new OwnAttachments(parts, this.made, record, spec);
     this.#known = { process: record.process, startedAt: record.startedAt, paused: record.paused };
     this.#life = new Life({
-      policy: spec.restart,
-      maxAttempts: spec.restartMaxAttempts,
+      ...restartRule(this.spec),
       restart: () => this.#restart(),
       tell: hooks.tell,
     }, record);
@@ -67,6 +69,11 @@ export class Instance {
 
   get id(): string {
     return `${this.deployment}-${this.made.replica}`;
+  }
+
+  /** As it is now. */
+  get spec(): DeploySpec {
+    return amended(this.#asMade, this.#amended);
   }
 
   get bundle(): string {
@@ -82,6 +89,7 @@ export class Instance {
     return {
       ...this.made,
       phase: this.#phase,
+      ...this.#amended && { amended: this.#amended },
       ...this.#attached.record,
       ...(this.#life.state.is === "made" && this.#known),
       ...this.#life.record,
@@ -204,16 +212,12 @@ export class Instance {
 
   async #startAgain(): Promise<void> {
     const { made: { key } } = this;
-    const { engine, attachments, allowPrivileged } = this.#parts;
+    const { engine, allowPrivileged } = this.#parts;
     // The permissions may have been narrowed since the container was made.
     requirePermitted(this.spec, allowPrivileged);
     await engine.delete(key);
     await engine.roots.mount(key);
-    if (!await attachments.exists(this.made)) {
-      await this.#attached.disconnect();
-      await this.#attached.connect();
-      await this.#hooks.moved();
-    }
+    if (await this.#attached.renew()) await this.#hooks.moved();
     await this.#attached.accompany();
     const process = await createContainer(this.#parts, this);
     await this.#attached.enter();
@@ -231,15 +235,10 @@ export class Instance {
   async #attend(process: ProcessIdentity, startedAt: string, tell = () => {}): Promise<void> {
     const { engine, log } = this.#parts;
     const { key, plan } = this.made;
-    const health = plan.health && new HealthMonitor({
-      plan: plan.health,
-      probe: (command, signal) => runProbe(engine, this.target, command, signal),
-      lives: () => isAlive(process),
-      onChange: (health) => {
-        if (health !== "starting") this.#hooks.tell({ type: health });
-        this.#healthChanged?.();
-        this.#hooks.changed();
-      },
+    const health = plan.health && monitorOf(plan.health, engine, this.#hooks, {
+      process,
+      target: () => this.target,
+      changed: () => this.#healthChanged?.(),
     });
     this.#life.began({ process, startedAt, health });
     tell();
@@ -294,6 +293,15 @@ export class Instance {
   async freeze(frozen: boolean): Promise<void> {
     await this.#lock.run(() => freeze(this.#steered, frozen));
     this.#hooks.changed();
+  }
+
+  /** Changes it as it is, for good. Throws `conflict` where its bounds are refused; then nothing has changed. */
+  async update(update: InstanceUpdate): Promise<void> {
+    await this.#lock.run(async () => {
+      await amend(this.#steered, amended(this.spec, update), this.#parts.bundles);
+      this.#amended = joined(this.#amended, update);
+    });
+    await this.#hooks.save();
   }
 
   get #steered(): Steered {
@@ -369,13 +377,9 @@ export class Instance {
         if (paused) this.#life.froze(true);
         return true;
       }
-      const exit = state?.is === "ended" ? state.exit : undefined;
-      const { end } = this.#life;
-      // It was made, and has never run.
-      if (!end && !process && !state) return false;
-      // Where the exit code is unknown, the recorded end stays; so does the one that is told again.
-      if (!end || exit && exit.at.toISOString() !== end.finishedAt) {
-        this.#life.ended(exit ?? { code: 255, at: new Date() }, startedAt);
+      // Else it was made, and has never run.
+      if (this.#life.end || process || state) {
+        this.#life.foundEnded(state?.is === "ended" ? state.exit : undefined, startedAt);
       }
       return false;
     });

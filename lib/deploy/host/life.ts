@@ -8,6 +8,8 @@ import type { InstanceRecord } from "./record.ts";
 
 /** The exit code that stands for a restart that failed to start. */
 const FAILED_START = 125;
+/** The exit code that stands for one that nobody knows. */
+const UNKNOWN = 255;
 
 export interface Run {
   process: ProcessIdentity;
@@ -163,6 +165,14 @@ export class Life {
     run.ended.resolve(code);
   }
 
+  /** It has ended while nobody looked; where the exit code is unknown, the recorded end stays. */
+  foundEnded(exit: ContainerExit | undefined, startedAt: string | undefined): void {
+    const { end } = this;
+    // The same end may be told again.
+    if (end && (!exit || exit.at.toISOString() === end.finishedAt)) return;
+    this.ended(exit ?? { code: UNKNOWN, at: new Date() }, startedAt);
+  }
+
   /** The run's processes were frozen, or let go on; a frozen instance is not probed. */
   froze(frozen: boolean): void {
     const { run } = this;
@@ -178,6 +188,11 @@ export class Life {
     if (!("mode" in state) || state.mode !== "trial") return;
     if (state.is === "running") this.#become({ ...state, mode: "kept" });
     else this.#follow(state.end, { code: state.end.code, ran: ranFor(state.end) });
+  }
+
+  /** Later ends follow this rule. */
+  follow(rule: RestartRule): void {
+    this.#policy.rule = rule;
   }
 
   /** No restart follows any more. A restart that is already under way may still begin a run. */

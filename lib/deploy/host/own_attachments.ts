@@ -41,6 +41,14 @@ export class OwnAttachments {
     this.#networks = await this.#parts.attachments.make(this.#made, ready, signal);
   }
 
+  /** Makes them again where they are gone, as after a reboot. True where they were. */
+  async renew(): Promise<boolean> {
+    if (await this.#parts.attachments.exists(this.#made)) return false;
+    await this.disconnect();
+    await this.connect();
+    return true;
+  }
+
   get #beside(): Beside {
     const { key, replica, roles } = this.#made;
     const { name: deployment } = this.#spec;

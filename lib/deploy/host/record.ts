@@ -1,6 +1,7 @@
 /** Records of a host's deployments. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
+import type { InstanceUpdate } from "../../api/workload.ts";
 import type { BridgeNetwork } from "../../runtime/bridge_network.ts";
 import type { JsonRecords } from "../json_records.ts";
 import type { BaseRecord } from "../record.ts";
@@ -72,6 +73,8 @@ export interface InstanceRecord extends MadeRecord {
   process?: ProcessIdentity;
   /** Its processes are frozen. */
   paused?: boolean;
+  /** What was changed of its spec since it was made. */
+  amended?: InstanceUpdate;
   restarts: number;
   /** Restarts by the policy since the last run that counts as recovered. */
   attempts?: number;

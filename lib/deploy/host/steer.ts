@@ -3,6 +3,8 @@ import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
+import { restartRule } from "../amended.ts";
+import type { Bundles } from "./bundle.ts";
 import type { ContainerPlan } from "../container_config.ts";
 import type { ContainerEngine, ProcessIdentity } from "./engine.ts";
 import type { InstanceParts } from "./instance_parts.ts";
@@ -21,7 +23,7 @@ export interface Steered {
   spec: DeploySpec;
   /** Throws `denied` where the policy permits no further start. */
   permitted: () => Promise<void>;
-  engine: Pick<ContainerEngine, "freeze" | "signal" | "supervise">;
+  engine: Pick<ContainerEngine, "freeze" | "signal" | "supervise" | "update">;
   life: Life;
   /** Writes the instance's record. */
   save: () => Promise<void>;
@@ -74,6 +76,27 @@ export async function freeze(instance: Steered, frozen: boolean): Promise<void> 
     await entrust(instance);
     throw error;
   }
+}
+
+/** Has the bounds and the restart policy be those of the changed spec, now and at the next start. */
+export async function amend(
+  steered: Steered,
+  spec: DeploySpec,
+  bundles: Pick<Bundles, "bind" | "boundsOf">,
+): Promise<void> {
+  const { key, spec: before, engine, life, id, log } = steered;
+  const bounds = await bundles.boundsOf(spec);
+  // What was not asked for may be refused, such as less memory than is used by now.
+  if (JSON.stringify(before.resources) !== JSON.stringify(spec.resources)) {
+    if (life.run) await engine.update(key, bounds);
+    await bundles.bind(key, bounds);
+  }
+  life.follow(restartRule(spec));
+  if (spec.restart !== "no") return await entrust({ ...steered, spec });
+  if (before.restart === "no") return;
+  await engine.supervise?.(key, undefined).catch((error) =>
+    log.warn("the engine was not told of the restart policy", { instance: id, error })
+  );
 }
 
 /**

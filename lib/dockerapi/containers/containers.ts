@@ -145,18 +145,14 @@ export class Containers {
     }
   }
 
-  /** Makes it anew with what has changed, where that loses nothing. Throws `unsupported`, which names `what`. */
-  async change(
-    seen: Seen,
-    what: string,
-    changes: Partial<Pick<ContainerRecord, "endpoints" | "hostConfig">>,
-  ): Promise<void> {
+  /** Makes it anew on other networks, where that loses nothing. Throws `unsupported`. */
+  async changeNetworks(seen: Seen, endpoints: ContainerRecord["endpoints"]): Promise<void> {
     const { record } = seen;
     const isNew = stateOf(seen) === "created" && record.instance === undefined;
     const why = !isNew ? "it was started" : record.session ? "it has folders of this machine" : "";
     if (why) {
       throw unsupported(
-        `Cannot change ${what} of ${record.name}: ${why}`,
+        `Cannot change the networks of ${record.name}: ${why}`,
         "make it again as it is to be",
       );
     }
@@ -164,14 +160,13 @@ export class Containers {
     const network = (name: string) => this.#api.networks.record(name);
     const spec = {
       ...await getSpec(client, record.deployment),
-      ...changes.hostConfig && changeable(changes.hostConfig),
-      ...changes.endpoints && {
-        networks: networksOf({ record: { ...record, ...changes }, network }),
-      },
+      // The server's spec is without updates.
+      ...changeable(record.hostConfig),
+      networks: networksOf({ record: { ...record, endpoints }, network }),
     };
     const { name } = spec;
     await applyDeployment(client, { name, spec }, () => {}, { until: "created" });
-    await this.save(Object.assign(record, changes));
+    await this.save(Object.assign(record, { endpoints }));
   }
 
   /** Folders of this machine: bound by a server that is here and may, else held by a session. */

@@ -2,7 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { sleep } from "../../base/sleep.ts";
 import { powerDeployment } from "../../client/deployments.ts";
-import { freezeDeployment, signalDeployment } from "../../client/workloads.ts";
+import { freezeDeployment, signalDeployment, updateDeployment } from "../../client/workloads.ts";
 import type { DockerApi } from "../api.ts";
 import { conflict, invalid, isCode } from "../errors.ts";
 import { filtered, PRUNE_TESTS } from "../filters.ts";
@@ -181,19 +181,19 @@ export async function rename(call: Call, api: DockerApi): Promise<Answer> {
   return DONE;
 }
 
-/** Limits and the restart policy of a container that was not started yet: later ones would make it anew. */
 export async function update(call: Call, api: DockerApi): Promise<Answer> {
   const { changes, warnings } = checkUpdate(await call.json("ContainerUpdate"));
-  const seen = await find(call, api);
-  const before = seen.record.hostConfig;
-  const hostConfig = { ...before, ...changes };
-  // A limit in one form replaces that in the other.
-  if (changes.NanoCpus) hostConfig.CpuQuota = hostConfig.CpuPeriod = 0;
-  else if (changes.CpuQuota) hostConfig.NanoCpus = 0;
-  const isSame = JSON.stringify(changeable(before)) === JSON.stringify(changeable(hostConfig));
-  if (!isSame) {
-    await api.containers.change(seen, Object.keys(changes).join(", "), { hostConfig });
-    api.containers.life.tell(seen.record, "update");
+  const { record } = await find(call, api);
+  if (Object.keys(changes).length > 0) {
+    const hostConfig = { ...record.hostConfig, ...changes };
+    // A limit in one form replaces that in the other.
+    if (changes.NanoCpus) hostConfig.CpuQuota = hostConfig.CpuPeriod = 0;
+    else if (changes.CpuQuota) hostConfig.NanoCpus = 0;
+    const { resources, ...restarts } = changeable(hostConfig);
+    const update = { ...resources, ...changes.RestartPolicy && restarts };
+    await updateDeployment(api.client(), record.deployment, update, record.instance);
+    await api.containers.save(Object.assign(record, { hostConfig }));
+    api.containers.life.tell(record, "update");
   }
   return { json: { Warnings: warnings } };
 }

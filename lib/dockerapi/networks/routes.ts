@@ -180,7 +180,7 @@ function changes(what: "connect" | "disconnect") {
     if (what === "connect") endpoints[name] = { ...endpoints[name], ...EndpointConfig };
     else delete endpoints[name];
     if (JSON.stringify(endpoints) === JSON.stringify(record.endpoints)) return {};
-    await api.containers.change(seen, "the networks", { endpoints });
+    await api.containers.changeNetworks(seen, endpoints);
     tell(api, what, network, { container: record.id });
     return {};
   };

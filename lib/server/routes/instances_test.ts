@@ -73,6 +73,40 @@ Deno.test("pause and unpause: each is its own call, and what stands in the way i
   ]);
 });
 
+Deno.test("update: what the query says, checked before the engine sees it", async () => {
+  const updates: unknown[][] = [];
+  const { server, call } = await instanceServer({
+    update: (name, update, { instance } = {}) => {
+      updates.push([name, update, instance]);
+      return Promise.resolve();
+    },
+  });
+  await using _ = server;
+  const ok = async (query: string) =>
+    assert.equal((await call("POST", `/web/update?${query}`)).status, 204);
+  await ok("memory=64Mi&reservedMemory=1048576&cpus=0.5");
+  await ok("restart=on-failure&maxAttempts=3&instance=web-1");
+  assert.deepEqual(updates.splice(0), [
+    ["web", { cpuLimit: 0.5, memoryLimit: 64 << 20, reservedMemory: 1 << 20 }, undefined],
+    ["web", { restart: "on-failure", restartMaxAttempts: 3 }, "web-1"],
+  ]);
+  const wrong = ["", "memory=x", "cpus=x", "cpus=-1", "restart=never", "maxAttempts=3", "cpu=1"];
+  for (const query of wrong) {
+    const { status, body } = await call("POST", `/web/update?${query}`);
+    assert.deepEqual([query, status, body.code], [query, 400, "argument_invalid"]);
+  }
+  assert.equal((await call("POST", "/wbe/update?cpus=1")).status, 404);
+  assert.deepEqual(updates, []);
+});
+
+Deno.test("update: an engine that cannot says so", async () => {
+  const { server, call } = await instanceServer({});
+  await using _ = server;
+  const { status, body } = await call("POST", "/web/update?cpus=1");
+  assert.deepEqual([status, body.code], [501, "unsupported"]);
+  assert.match(body.detail, /Cannot update web: the deploy backend .* cannot do it/);
+});
+
 Deno.test("top: a list for each instance", async () => {
   const lists = [{ instance: "web-0", titles: ["PID", "CMD"], processes: [["1", "sleep 9"]] }];
   const { server, call } = await instanceServer({ top: () => Promise.resolve(lists) });

@@ -35,6 +35,7 @@ const ROUTES: [method: string, path: string, allowed: string[]][] = [
   ["PUT", `${WEB}/archive?path=/etc`, EXEC],
   ["POST", `${WEB}/signal?signal=KILL`, DEPLOY],
   ["POST", `${WEB}/pause`, DEPLOY],
+  ["POST", `${WEB}/update`, DEPLOY],
   ["POST", `${WEB}/unpause`, DEPLOY],
   ["DELETE", "/volumes/data", DEPLOY],
   ["DELETE", "/networks/front", DEPLOY],

@@ -46,7 +46,7 @@ export interface EngineBehaviour {
    * does not start it again. `before`: the last one.
    */
   inspected?(found: Inspected, settled: boolean, before?: Inspected): Inspected;
-  /** The engine cannot change a restart policy: containers have theirs from the start, on trial too. */
+  /** The engine cannot change containers that are made: they have theirs from the start, on trial too. */
   fixedRestarts?: true;
   /**
    * Runs a container's health check once, and has the engine keep what came of it. For an engine that leaves the

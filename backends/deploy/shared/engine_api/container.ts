@@ -106,9 +106,15 @@ function tmpfs({ tmpfs = [] }: DeploySpec): Record<string, string> {
   }));
 }
 
+export const boundsOf = ({ resources = {} }: DeploySpec) => ({
+  NanoCpus: resources.cpuLimit && Math.round(resources.cpuLimit * 1e9),
+  CpuShares: resources.reservedCpu && Math.max(2, Math.round(resources.reservedCpu * 1024)),
+  Memory: resources.memoryLimit,
+  MemoryReservation: resources.reservedMemory,
+});
+
 function hostConfig(request: DockerRequest) {
   const { spec, replica, attachments, logDriver, pidsLimit, rehearsal } = request;
-  const { resources = {} } = spec;
   // A host port leads to one container: replica 0's.
   const publishes = replica === 0 && !rehearsal && attachments.kind === "networks";
   return {
@@ -119,10 +125,7 @@ function hostConfig(request: DockerRequest) {
     // On trial a container that ends has failed. The spec's policy is set once it is up.
     RestartPolicy: request.fixedRestarts && !rehearsal ? restartPolicy(spec) : { Name: "no" },
     ...(logDriver && { LogConfig: { Type: logDriver, Config: {} } }),
-    NanoCpus: resources.cpuLimit && Math.round(resources.cpuLimit * 1e9),
-    CpuShares: resources.reservedCpu && Math.max(2, Math.round(resources.reservedCpu * 1024)),
-    Memory: resources.memoryLimit,
-    MemoryReservation: resources.reservedMemory,
+    ...boundsOf(spec),
     ...(pidsLimit > 0 && { PidsLimit: pidsLimit }),
     Privileged: spec.privileged ?? false,
     ReadonlyRootfs: spec.readOnly ?? false,

@@ -1,5 +1,6 @@
 /** What the server remembers of a deployment; the engine knows the rest. */
 import type { PublishedPort } from "../../../../lib/api/deployment.ts";
+import type { InstanceUpdate } from "../../../../lib/api/workload.ts";
 import type { CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import type { Roles } from "../../../../lib/deploy/caretakers.ts";
 import type { BaseRecord } from "../../../../lib/deploy/record.ts";
@@ -14,6 +15,8 @@ export interface InstanceRecord {
   hash: string;
   /** Stopped for one that is to replace it: started again where that never came. */
   yielding?: true;
+  /** What was changed of its spec since it was made. */
+  amended?: InstanceUpdate;
   /** Of its companion; absent: it has none. */
   roles?: Roles;
   /** What a companion of its own mounts for it: it is there before the instance, and as long. */

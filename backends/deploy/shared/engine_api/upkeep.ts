@@ -5,6 +5,7 @@
 import { SvcError } from "../../../../lib/base/errors.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
 import type { KeyedMutex } from "../../../../lib/base/mutex.ts";
+import { amended } from "../../../../lib/deploy/amended.ts";
 import { Later } from "../../../../lib/deploy/later.ts";
 import { allOrFirstError } from "../../../../lib/deploy/roll_out.ts";
 import type { Applier } from "./apply.ts";
@@ -108,14 +109,16 @@ export class Upkeep {
    */
   async #heedPolicy(deployment: Deployment): Promise<boolean> {
     const { applier, engine: { fixedRestarts, product }, log } = this.#parts;
-    const { name, record: { spec, hash }, instances } = deployment;
+    const { name, record, instances } = deployment;
     const refusal = await applier.requireStill(deployment).then(() => undefined, (error) => error);
     const refused = refusal instanceof SvcError && refusal.code === "denied";
     for (const { instance, found } of instances) {
       if (!found || fixedRestarts) continue;
       const { Name = "no" } = found.HostConfig.RestartPolicy ?? {};
       // Of a roll-out that stopped halfway, the spec of the others is not known.
-      const freed = !refused && Name === "no" && spec.restart !== "no" && instance.hash === hash;
+      const spec = amended(record.spec, instance.amended);
+      const isOfSpec = instance.hash === record.hash;
+      const freed = !refused && Name === "no" && spec.restart !== "no" && isOfSpec;
       if (freed || refused && Name !== "no") {
         const policy = refused ? { Name: "no" } : restartPolicy(spec);
         await applier.replacer.containers.supervise(found.Id, policy);

@@ -6,10 +6,12 @@ import { EngineFiles } from "./files.ts";
 import { networksAbility, volumesAbility } from "./managed.ts";
 import type { AbilityParts } from "./parts.ts";
 import { statsAbility } from "./stats.ts";
+import { updateAbility } from "./update.ts";
 
 export function engineAbilities(parts: AbilityParts): DeployCaps {
   return {
     ...controlAbilities(parts),
+    ...!parts.behaviour.fixedRestarts && { update: updateAbility(parts) },
     attach: attachAbility({ ...parts, calls: dockerAttach(parts) }),
     files: new EngineFiles(parts),
     stats: statsAbility(parts),

@@ -88,7 +88,9 @@ export function statsAbility(parts: AbilityParts): NonNullable<DeployCaps["stats
     const { read = "", cpu_stats, memory_stats: { usage, stats: memory }, pids_stats } = stats;
     // The engine's words for one that has ended: a time that never was, and no memory.
     if (read === "" || read.startsWith("0001-") || usage === undefined) return undefined;
-    const limit = require(name).record.spec.resources?.memoryLimit;
+    const { record: { spec, instances } } = require(name);
+    const { amended } = instances.find((one) => one.container === container) ?? {};
+    const limit = amended?.memoryLimit ?? spec.resources?.memoryLimit;
     return {
       time: read,
       instance: id,
