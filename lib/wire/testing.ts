@@ -134,13 +134,15 @@ export class TestClock implements Clock {
   }
 }
 
-/** A client's stream that counts how often something is sent after an answer has come. */
-export function counting(stream: Duplex): Duplex & { trips: number } {
+/** A client's stream that counts how often something is sent after an answer has come, and how often one came. */
+export function counting(stream: Duplex): Duplex & { trips: number; heard: number } {
   let heard = true;
   return {
     trips: 0,
+    heard: 0,
     async read() {
       const bytes = await stream.read();
+      this.heard++;
       heard = true;
       return bytes;
     },

@@ -10,6 +10,7 @@ import { AheadBlocks } from "../../wire/blocks/ahead_blocks.ts";
 import { CachedNode } from "../../wire/cached/cached_node.ts";
 import { FileCache } from "../../wire/cached/file_cache.ts";
 import type { FileNode } from "../../wire/files/node.ts";
+import { FileError } from "../../wire/files/stat.ts";
 import { type MountedFuse, mountFuse } from "../../wire/fuse/mount.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
 import { KnownExports } from "../../wire/known/export.ts";
@@ -30,6 +31,14 @@ function say(line: MountLine): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
 }
 
+/** For the log: of a call that was answered before it was done. Calls that the end of the connection ends are no news. */
+function sayFailure(name: string, error: unknown): void {
+  if (!(error instanceof FileError)) return;
+  const text =
+    `a folder or attributes could not be changed at the caller: ${name}: ${error.message}`;
+  Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
+}
+
 async function mountAll(
   client: NinepClient,
   mounts: readonly ServedMount[],
@@ -41,6 +50,7 @@ async function mountAll(
     const options = { writable, keepMs, flocks: client.own };
     if (!cache) {
       const ahead = async && new AheadBlocks(async);
+      if (ahead) ahead.onFailure = (error) => sayFailure(name, error);
       const { root, tree, another } = await exports.root(name, { writable, ahead });
       const mount = mountFuse(at, treeRoot(root, another), { ...options, wakes: client.own });
       tree.heard = new Waking(tree, mount, join(at, TREE));

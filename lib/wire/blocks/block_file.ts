@@ -55,6 +55,15 @@ export class BlockFile extends AheadFile {
     if (idle !== undefined) client.letGo(idle);
   }
 
+  override begun(made: Promise<void>): void {
+    // What was sent for it fails too, for a reason that tells nobody anything.
+    const first = made.catch((error) => {
+      this.failure = { error };
+      throw error;
+    });
+    void this.#pend(0, first);
+  }
+
   get #carrier(): number {
     return this.#kept.carriers.fid;
   }

@@ -5,6 +5,7 @@
  * a change that somebody else made is never mixed with writes that do not know of it.
  */
 import { ERRNO, FileError, type Later, type NodeStat } from "../files/stat.ts";
+import { FIRST_EPOCH, isGiven } from "../files/given.ts";
 import { Turns } from "../ninep/turns.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
 
@@ -40,20 +41,24 @@ const same = (a: Seen, b: Seen) =>
 /** Of one export. */
 export class Guards {
   readonly #files = new Map<bigint, Watched>();
-  #last = 0n;
+  #last = FIRST_EPOCH;
 
   /** `onRefused`: called once for each change that writes did not know of. */
   constructor(private readonly onRefused: () => void) {}
 
   /** For an open file. */
   of(file: GuardedFile): Guarded {
-    const watched = this.#files.get(file.id) ?? this.#watch(file.stat());
+    const watched = this.#files.get(file.id) ?? this.#watch(file);
     this.#files.set(file.id, watched);
     return new Guarded(this, watched, file);
   }
 
-  #watch({ size, mtime }: NodeStat): Watched {
-    return { epoch: ++this.#last, seen: { size, mtime }, turns: new Turns(), told: false };
+  #watch(file: GuardedFile): Watched {
+    const { size, mtime } = file.stat();
+    // The mount that has just made it writes to it before it has heard of it.
+    const fresh = isGiven(file.id) && size === 0;
+    const epoch = fresh ? FIRST_EPOCH : ++this.#last;
+    return { epoch, seen: { size, mtime }, turns: new Turns(), told: false };
   }
 
   /** Makes a change that the mount has asked for in another way, such as new times. */

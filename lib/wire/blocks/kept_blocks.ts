@@ -11,6 +11,7 @@ const MOST_AHEAD = 32;
 
 export class KeptBlocks extends Ahead {
   readonly #files = new Map<bigint, KeptFile>();
+  override readonly begins = true;
   #ahead = 0;
   #altered = 0;
 
@@ -27,6 +28,11 @@ export class KeptBlocks extends Ahead {
   /** True where anything is known of the file. */
   keeps(id: bigint): boolean {
     return this.#files.has(id);
+  }
+
+  override sizeOf(id: bigint): number | undefined {
+    const kept = this.#files.get(id);
+    return kept?.valid ? kept.size : undefined;
   }
 
   /** One open file less. */

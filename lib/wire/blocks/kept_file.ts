@@ -8,6 +8,7 @@
 import type { Block, BlockBudget } from "./budget.ts";
 import { Carriers } from "./carriers.ts";
 import { hashOf, type Proof, type Version } from "./protocol.ts";
+import { FIRST_EPOCH } from "../files/given.ts";
 import type { FileTime, NodeStat } from "../files/stat.ts";
 
 /** Milliseconds for which attributes count, as in other mounts. */
@@ -84,6 +85,14 @@ export class KeptFile {
   /** The file may have changed: whoever needs it looks first. */
   expire(): void {
     this.#wish++;
+  }
+
+  /** The mount has just made it: nothing is in it, and nobody else has changed it. */
+  begin(): void {
+    this.#epoch = FIRST_EPOCH;
+    this.size = 0;
+    this.#heard = this.#wish;
+    this.#heardAt = performance.now();
   }
 
   asked(): Asked {

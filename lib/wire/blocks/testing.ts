@@ -30,6 +30,8 @@ export interface Ends extends AsyncDisposable {
   told(): number;
   /** Requests so far, by type. */
   asked: Map<number, number>;
+  /** Resolves when the caller is done with the connection. */
+  served: Promise<void>;
   /** Cuts the connection: nothing more arrives. */
   cut(): void;
 }
@@ -38,17 +40,20 @@ export interface EndsOptions {
   budget?: BlockBudget;
   guards?: (onRefused: () => void) => Guards;
   folder?: string;
-  /** Milliseconds that an answer takes, each time. */
-  delay?: () => number;
+  /** Milliseconds that an answer takes, each time, or what it waits for. */
+  delay?: () => number | Promise<void>;
 }
 
 /** Makes what is written arrive later, in its order. */
-function late(end: Duplex, delay: () => number): void {
+function late(end: Duplex, delay: () => number | Promise<void>): void {
   const write = end.write.bind(end);
   let last: Promise<unknown> = Promise.resolve();
   end.write = (bytes) => {
     const copy = bytes.slice();
-    const due = new Promise((resolve) => setTimeout(resolve, delay()));
+    const wait = delay();
+    const due = typeof wait === "number"
+      ? new Promise((resolve) => setTimeout(resolve, wait))
+      : wait;
     last = Promise.all([last, due]).then(() => write(copy)).catch(() => {/* it was cut */});
     return Promise.resolve();
   };
@@ -84,6 +89,7 @@ export async function bothEnds(
   return {
     ...{ folder: base, root, tree, ahead, client, asked },
     told: () => told,
+    served: serving,
     cut: () => far.reset(),
     async [Symbol.asyncDispose]() {
       client.close();

@@ -10,6 +10,8 @@ import { O } from "../../sys/files.ts";
 import type { FolderNews } from "../../sys/inotify.ts";
 import { type Bytes, callElsewhere, callHere, cbytes, tryCall } from "../../sys/system_call.ts";
 import { type Entries, HostFile, HostFolder } from "./host_file.ts";
+import { setHostTimes } from "./host_times.ts";
+import { getHostXattr, isOwnXattr, listHostXattrs } from "./host_xattrs.ts";
 import { watchHostFolder } from "./host_watch.ts";
 import { type HostOptions, HostTree } from "./host_tree.ts";
 import {
@@ -19,7 +21,6 @@ import {
   type FileNode,
   kindOf,
   MAX_TARGET,
-  MAX_XATTR,
   type NodeWriter,
   OPEN,
   readOnly,
@@ -29,7 +30,7 @@ import {
   type WatchedFolder,
 } from "./node.ts";
 import { ERRNO, FileError } from "./stat.ts";
-import type { FileTime, Later, NodeKind, NodeStat } from "./stat.ts";
+import type { Later, NodeKind, NodeStat } from "./stat.ts";
 
 const { PATH, NOFOLLOW, CLOEXEC, DIRECTORY, NONBLOCK, NOCTTY, RDONLY } = O;
 /** Flags of openat2(2): answer from memory or fail with EAGAIN; never leave the folder. */
@@ -51,17 +52,11 @@ const ASK_THE_DISK: readonly number[] = [-ERRNO.EAGAIN, -ERRNO.EINVAL, -ERRNO.EN
 
 const AT_REMOVEDIR = 0x200;
 const AT_SYMLINK_FOLLOW = 0x400;
-const AT_EMPTY_PATH = 0x1000;
-const UTIME_NOW = 0x3fffffff;
-const UTIME_OMIT = 0x3ffffffe;
 
 /** Mode bits that a client may set: without setuid and setgid, which would run a program as another user. */
 const FILE_MODE = 0o1777;
 const FOLDER_MODE = 0o3777;
 const SET_ID = 0o6000;
-
-/** True for attributes in the user's namespace; others may grant rights on this machine. */
-const isOwnXattr = (name: string) => name.startsWith("user.") && name.length > 5;
 
 const EMPTY = cbytes("");
 
@@ -177,21 +172,23 @@ export class HostNode implements FileNode, NodeWriter {
   async getXattr(name: string): Promise<Bytes> {
     this.#requireXattrs();
     if (!isOwnXattr(name)) throw new FileError(ERRNO.EOPNOTSUPP, "only attributes of user.*");
-    const value = new Uint8Array(new ArrayBuffer(MAX_XATTR));
-    const path = cbytes(procPath(this.#fd));
-    const size = await callElsewhere("getxattr", path, cbytes(name), value, value.length);
-    return value.subarray(0, size);
+    return await getHostXattr(this.#fd, name);
   }
 
   async listXattrs(): Promise<string[]> {
     this.#requireXattrs();
-    const names = new Uint8Array(new ArrayBuffer(MAX_XATTR));
-    const path = cbytes(procPath(this.#fd));
-    const size = await callElsewhere("listxattr", path, names, names.length);
-    return decodeRaw(names.subarray(0, size)).split("\0").filter(isOwnXattr);
+    return await listHostXattrs(this.#fd);
   }
 
-  async create(name: string, flags: number, mode: number) {
+  numbered(given: bigint): Pick<NodeWriter, "create" | "mkdir"> {
+    this.#tree.given.check(given);
+    return {
+      create: (name, flags, mode) => this.create(name, flags, mode, given),
+      mkdir: (name, mode) => this.mkdir(name, mode, given),
+    };
+  }
+
+  async create(name: string, flags: number, mode: number, given?: bigint) {
     checkName(name);
     this.#requireFolder();
     const wanted = mode & 0o777;
@@ -202,7 +199,7 @@ export class HostNode implements FileNode, NodeWriter {
       try {
         const fd = await this.#tree.open(this.#fd, name, kept | made, wanted);
         try {
-          return this.#created(name, fd, wanted);
+          return this.#created(name, fd, wanted, given);
         } catch (error) {
           this.#tree.close(fd);
           throw error;
@@ -225,10 +222,11 @@ export class HostNode implements FileNode, NodeWriter {
     }
   }
 
-  async mkdir(name: string, mode: number): Promise<HostNode> {
+  async mkdir(name: string, mode: number, given?: bigint): Promise<HostNode> {
     checkName(name);
     await callElsewhere("mkdirat", this.#fd, cbytes(name), mode & FOLDER_MODE);
-    const node = await this.walk(name);
+    const found = await this.walk(name);
+    const node = given === undefined ? found : found.#numbered(given);
     // The client has applied its umask; a folder inherits its group's bit.
     if (node.kind === "directory") node.#setExactly(mode & 0o1777, 0o1777);
     return node;
@@ -300,7 +298,7 @@ export class HostNode implements FileNode, NodeWriter {
       this.#prepareToWrite();
       await callElsewhere("truncate", cbytes(procPath(this.#fd)), size);
     }
-    if (atime !== undefined || mtime !== undefined) this.#setTimes(atime, mtime);
+    if (atime !== undefined || mtime !== undefined) setHostTimes(this.#fd, atime, mtime);
   }
 
   async setXattr(name: string, value: Bytes, flags: number): Promise<void> {
@@ -354,7 +352,18 @@ export class HostNode implements FileNode, NodeWriter {
     return this.#tree.shows(this.#inside(name), kind === "directory");
   }
 
-  #created(name: string, fd: number, mode: number) {
+  /** This node with another number; it takes over the descriptor. */
+  #numbered(given: bigint): HostNode {
+    const stat = statDescriptor(this.#fd);
+    this.#tree.give(stat.dev, stat.ino, given);
+    return new HostNode(this.#tree, this.#fd, stat, this.#path);
+  }
+
+  #created(name: string, fd: number, mode: number, given?: bigint) {
+    if (given !== undefined) {
+      const { dev, ino } = statDescriptor(fd);
+      this.#tree.give(dev, ino, given);
+    }
     const node = this.#entry(name, this.#tree.openHere(-1, procPath(fd), PATH));
     node.#setExactly(mode, 0o777);
     return { node, file: new HostFile(this.#tree, fd, node.id) };
@@ -368,14 +377,6 @@ export class HostNode implements FileNode, NodeWriter {
 
   #chmod(mode: number): void {
     callHere("fchmodat", -1, cbytes(procPath(this.#fd)), mode);
-  }
-
-  #setTimes(atime: FileTime | "now" | undefined, mtime: FileTime | "now" | undefined): void {
-    const both = [atime, mtime].flatMap((time) =>
-      time === undefined ? [0, UTIME_OMIT] : time === "now" ? [0, UTIME_NOW] : [time.s, time.ns]
-    );
-    const words = new BigInt64Array(both.map(BigInt));
-    callHere("utimensat", this.#fd, EMPTY, new Uint8Array(words.buffer), AT_EMPTY_PATH);
   }
 
   /** Refuses a node of another export: a read-only file must not get a name in a writable export. */

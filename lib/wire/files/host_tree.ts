@@ -3,6 +3,7 @@ import { close } from "../../sys/fd.ts";
 import { callElsewhere, callHere, cbytes, tryCall } from "../../sys/system_call.ts";
 import { O } from "../../sys/files.ts";
 import type { Guards } from "../blocks/guards.ts";
+import { GivenNumbers } from "./given.ts";
 import { HostLocks } from "./host_locks.ts";
 import { ERRNO, FileError } from "./stat.ts";
 
@@ -56,6 +57,7 @@ export interface HostOptions {
 
 export class HostTree {
   readonly locks = new HostLocks(this);
+  readonly given = new GivenNumbers();
   readonly writable: boolean;
   readonly owner: { uid: number; gid: number };
   #devices: number[] = [];
@@ -76,6 +78,15 @@ export class HostTree {
 
   /** The number of a file on any file system below the root. The root must be asked for first. */
   idOf(dev: number, ino: bigint): bigint {
+    return this.given.of(this.#real(dev, ino));
+  }
+
+  /** A client gives a number to a file that it has just made. */
+  give(dev: number, ino: bigint, number: bigint): void {
+    this.given.give(this.#real(dev, ino), number);
+  }
+
+  #real(dev: number, ino: bigint): bigint {
     let index = this.#devices.indexOf(dev);
     if (index < 0) index = this.#devices.push(dev) - 1;
     return BigInt.asUintN(64, ino ^ BigInt(index) << 52n);

@@ -172,6 +172,8 @@ export interface NodeWriter {
   change(changes: Changes): Later<void>;
   setXattr(name: string, value: Uint8Array<ArrayBuffer>, flags: number): Later<void>;
   removeXattr(name: string): Later<void>;
+  /** Makes new files and folders with this number (given.ts). */
+  numbered?(given: bigint): Pick<NodeWriter, "create" | "mkdir">;
 }
 
 /** Calls throw {@linkcode FileError}. Whoever gets a node closes it. */

@@ -62,4 +62,6 @@ export interface NodeStat {
   atime: FileTime;
   mtime: FileTime;
   ctime: FileTime;
+  /** Of what is just being made or changed: its machine has not been heard, and times are not final. */
+  guess?: true;
 }

@@ -1,5 +1,5 @@
 /** Mounts a source of files. */
-import { openFuse } from "../../sys/fuse.ts";
+import { type FuseChannel, openFuse } from "../../sys/fuse.ts";
 import type { FileNode } from "../files/node.ts";
 import type { Replay } from "./replays.ts";
 import { type Forgotten, FuseServer, type ServeFuseOptions } from "./server.ts";
@@ -27,6 +27,15 @@ export function mountFuse(
   options: ServeFuseOptions = {},
 ): MountedFuse {
   const channel = openFuse(target, { writable: options.writable || options.wakes });
+  return serveFuse(channel, root, options);
+}
+
+/** Serves a kernel that is connected already. */
+export function serveFuse(
+  channel: FuseChannel,
+  root: FileNode,
+  options: ServeFuseOptions = {},
+): MountedFuse {
   const server = new FuseServer(channel, root, options);
   const serving = server.serve();
   return {

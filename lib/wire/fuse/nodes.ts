@@ -61,7 +61,8 @@ export class KernelNodes {
       const sure = this.get(number).known?.();
       return entryReply(number, node.id, sure ?? asked, {
         entry: folder.knows?.(name, node.id) ? FOREVER_MS : this.#keepMs,
-        attributes: sure ? FOREVER_MS : this.#keepMs,
+        // Mode and owner of what was just made are sure, which the kernel needs; it is told when all of them are.
+        attributes: sure || asked.guess ? FOREVER_MS : this.#keepMs,
       }, more);
     } catch (error) {
       node.close();

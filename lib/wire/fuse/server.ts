@@ -328,7 +328,8 @@ export class FuseServer {
   async #attributes(node: FileNode, ask: () => Later<NodeStat>): Promise<Reply> {
     const asked = node.known?.() ?? await ask();
     const known = node.known?.();
-    return attributesReply(node.id, known ?? asked, known ? FOREVER_MS : this.#keepMs);
+    const keepMs = known ? FOREVER_MS : asked.guess ? 0 : this.#keepMs;
+    return attributesReply(node.id, known ?? asked, keepMs);
   }
 
   /** The kernel forgets an entry, and what it keeps of a file; what it does not know is fine. */

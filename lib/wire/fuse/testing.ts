@@ -1,6 +1,6 @@
 /** For tests: a folder over our own 9P server and client, mounted, and programs that use it. */
 import assert from "node:assert/strict";
-import { hasFuse } from "../../sys/fuse.ts";
+import { type FuseChannel, hasFuse, openFuse } from "../../sys/fuse.ts";
 import { canMount } from "../../sys/mount.ts";
 import { Guards } from "../blocks/guards.ts";
 import type { Duplex } from "../duplex.ts";
@@ -10,7 +10,7 @@ import { Waking } from "../known/waking.ts";
 import type { Ahead } from "../ninep/remote_file.ts";
 import { served } from "../ninep/testing.ts";
 import { delayed } from "../testing.ts";
-import { type MountedFuse, mountFuse } from "./mount.ts";
+import { type MountedFuse, serveFuse } from "./mount.ts";
 
 export interface Mounted {
   /** Where it is mounted, and the folder that is. */
@@ -21,6 +21,8 @@ export interface Mounted {
   mount: MountedFuse;
   /** Round trips to the other side so far. */
   trips(): number;
+  /** Calls of programs so far that were answered only after something came from the other side. */
+  waits(): number;
 }
 
 function has(program: string): boolean {
@@ -31,6 +33,27 @@ function has(program: string): boolean {
       return false;
     }
   });
+}
+
+/** Counts the calls that wait for the other side. */
+function countingWaits(channel: FuseChannel, heard: () => number) {
+  const since = new Map<bigint, number>();
+  const unique = (message: Uint8Array) =>
+    new DataView(message.buffer, message.byteOffset).getBigUint64(8, true);
+  const [next, answer] = [channel.next.bind(channel), channel.answer.bind(channel)];
+  const counted = Object.assign(channel, { waits: 0 });
+  channel.next = async (buffer) => {
+    const request = await next(buffer);
+    if (request) since.set(unique(request), heard());
+    return request;
+  };
+  channel.answer = (bytes) => {
+    const before = since.get(unique(bytes));
+    since.delete(unique(bytes));
+    if (before !== undefined && before < heard()) counted.waits++;
+    return answer(bytes);
+  };
+  return counted;
 }
 
 /** What a shell says to a script that runs in the mount; it fails where one of its commands does. */
@@ -76,12 +99,13 @@ export function mountTest(
           writable,
           ahead: ahead?.(),
         });
-        await using mounted = mountFuse(at, root, {
+        const channel = countingWaits(openFuse(at, { writable }), ends.heard);
+        await using mounted = serveFuse(channel, root, {
           ...{ writable, keepMs: 20 },
           flocks: client.own,
         });
         tree.heard = new Waking(tree, mounted, at);
-        await fn({ at, folder, beside, mount: mounted, trips });
+        await fn({ at, folder, beside, mount: mounted, trips, waits: () => channel.waits });
       } finally {
         await Deno.remove(base, { recursive: true });
       }

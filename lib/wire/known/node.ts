@@ -17,13 +17,11 @@ import {
 import { ERRNO, FileError, type NodeKind, type NodeStat } from "../files/stat.ts";
 import { kindOfQid } from "../ninep/answers.ts";
 import { QID, type Qid } from "../ninep/messages.ts";
-import { RemoteNode } from "../ninep/remote_node.ts";
+import { beginFile, beginFolder, type Begun, type Wanted } from "../ninep/begin.ts";
+import { beginEntry } from "./begin.ts";
+import { RemoteNode, requireOwnXattr } from "../ninep/remote_node.ts";
+import { type Place, Places } from "./places.ts";
 import type { KnownTree } from "./tree.ts";
-
-interface Place {
-  parent: KnownNode;
-  name: string;
-}
 
 interface Real {
   node: RemoteNode;
@@ -33,43 +31,23 @@ interface Real {
 
 const replaced = () => new FileError(ERRNO.ESTALE, "another file has its name");
 
-/** What nodes of a tree share beside what is known. */
-class Places {
-  readonly #nodes = new Map<string, Set<KnownNode>>();
-
-  #key = ({ parent, name }: Place) => `${parent.id}/${name}`;
-
-  add(place: Place, node: KnownNode): void {
-    const key = this.#key(place);
-    this.#nodes.set(key, (this.#nodes.get(key) ?? new Set()).add(node));
-  }
-
-  remove(place: Place, node: KnownNode): void {
-    const key = this.#key(place);
-    const all = this.#nodes.get(key);
-    all?.delete(node);
-    if (all?.size === 0) this.#nodes.delete(key);
-  }
-
-  at(place: Place): KnownNode[] {
-    return [...this.#nodes.get(this.#key(place)) ?? []];
-  }
-}
-
 export class KnownNode implements FileNode, NodeWriter {
   readonly writer: NodeWriter | undefined;
   #users = 1;
   #real: Real | undefined;
   /** Questions about a folder that is not known. */
   #questions = 0;
+  /** Of a file that the mount has made without waiting: as it was made. */
+  #guess: NodeStat | undefined;
+  #guessed = false;
 
   private constructor(
     readonly tree: KnownTree,
-    readonly places: Places,
+    readonly places: Places<KnownNode>,
     readonly writable: boolean,
     readonly id: bigint,
     readonly kind: NodeKind,
-    private place?: Place,
+    private place?: Place<KnownNode>,
     real?: RemoteNode,
   ) {
     this.writer = writable ? this : undefined;
@@ -82,7 +60,7 @@ export class KnownNode implements FileNode, NodeWriter {
 
   static root(tree: KnownTree, real: RemoteNode): KnownNode {
     const { writable, id } = real;
-    return new KnownNode(tree, new Places(), writable, id, "directory", undefined, real);
+    return new KnownNode(tree, new Places<KnownNode>(), writable, id, "directory", undefined, real);
   }
 
   #child(name: string, id: bigint, kind: NodeKind, real?: RemoteNode): KnownNode {
@@ -158,7 +136,9 @@ export class KnownNode implements FileNode, NodeWriter {
   }
 
   takeStat(): NodeStat | undefined {
-    return this.known() ?? this.#real?.node.takeStat();
+    const guess = this.#guessed ? this.#guess : undefined;
+    this.#guessed = false;
+    return this.known() ?? guess ?? this.#real?.node.takeStat();
   }
 
   async stat(): Promise<NodeStat> {
@@ -245,6 +225,7 @@ export class KnownNode implements FileNode, NodeWriter {
     const folder = await this.#on((node) => node.list());
     try {
       await folder.sync?.();
+      this.tree.ahead.tell(this.id);
     } finally {
       await folder.close();
     }
@@ -258,8 +239,9 @@ export class KnownNode implements FileNode, NodeWriter {
     return this.#on((node) => node.space());
   }
 
-  getXattr(name: string): Promise<Uint8Array<ArrayBuffer>> {
-    return this.#on((node) => node.getXattr(name));
+  async getXattr(name: string): Promise<Uint8Array<ArrayBuffer>> {
+    requireOwnXattr(name);
+    return await this.#on((node) => node.getXattr(name));
   }
 
   listXattrs(): Promise<string[]> {
@@ -267,6 +249,11 @@ export class KnownNode implements FileNode, NodeWriter {
   }
 
   async create(name: string, flags: number, mode: number) {
+    if (this.tree.mayBegin(this.id, name)) {
+      const begin = (folder: RemoteNode, wanted: Wanted) => beginFile(folder, flags, wanted);
+      const { node, begun } = this.#begin(name, mode, "file", begin);
+      return { node, file: begun.file };
+    }
     const made = ({ path }: Qid) => this.tree.made(this.id, name, path, "file");
     const { node, file } = await this.#changing(
       name,
@@ -275,11 +262,32 @@ export class KnownNode implements FileNode, NodeWriter {
     return { node: this.#child(name, node.id, node.kind, node), file };
   }
 
-  mkdir(name: string, mode: number): Promise<KnownNode> {
+  /** What is made counts at once, and is answered with: the caller does everything in its order. */
+  #begin<B extends Begun>(
+    name: string,
+    mode: number,
+    kind: "file" | "directory",
+    begin: (folder: RemoteNode, wanted: Wanted) => B,
+  ): { node: KnownNode; begun: B } {
+    const { tree, id } = this;
+    const { node: folder, found } = this.#reach();
+    const at = { folder, id, found };
+    const { number, begun, made } = beginEntry(tree, at, { name, mode, kind }, begin);
+    const node = this.#child(name, number, kind, begun.node);
+    node.#real = { node: begun.node, found: made };
+    node.#guess = tree.behind!.stat(kind, mode);
+    node.#guessed = true;
+    return { node, begun };
+  }
+
+  async mkdir(name: string, mode: number): Promise<KnownNode> {
+    if (this.tree.mayBegin(this.id, name)) {
+      return this.#begin(name, mode, "directory", beginFolder).node;
+    }
     // What is made in it soon need not be asked for.
     const known = this.tree.has(this.id);
     const follow = (fid: number) => void (known && this.tree.list(fid).catch(() => {}));
-    return this.#make(name, (node, made) => node.mkdir(name, mode, made, follow));
+    return await this.#make(name, (node, made) => node.mkdir(name, mode, made, follow));
   }
 
   symlink(name: string, target: string): Promise<KnownNode> {
@@ -342,7 +350,7 @@ export class KnownNode implements FileNode, NodeWriter {
   }
 
   /** Undefined: it has no name any more, as far as is known. */
-  #move(to: Place | undefined): void {
+  #move(to: Place<KnownNode> | undefined): void {
     const old = this.place;
     if (to) to.parent.share();
     if (old) this.places.remove(old, this);
@@ -354,7 +362,23 @@ export class KnownNode implements FileNode, NodeWriter {
   async change(changes: Changes): Promise<void> {
     const touched = () => this.tree.touched(this.id);
     touched();
+    if (this.#changeBehind(changes, touched)) return;
+    this.#guess = undefined;
     await this.#on((node) => node.change(changes, touched));
+  }
+
+  /** Mode and times of a file that the mount has made, and whose size is known. Returns whether they are changed so. */
+  #changeBehind(changes: Changes, touched: () => void): boolean {
+    const { tree: { behind, ahead }, id } = this;
+    const { uid, gid, size: cut, mode } = changes;
+    const size = ahead.sizeOf(id);
+    const waits = cut !== undefined || uid !== undefined || gid !== undefined;
+    if (!behind?.free || !this.#guess || size === undefined || waits) return false;
+    const { node, found } = this.#reach();
+    const done = Promise.all([found, node.changeBehind(changes, touched)]).then(() => {});
+    void behind.counted(done).catch((error) => ahead.failed(id, error));
+    this.#guess = { ...behind.stat(this.kind, mode ?? this.#guess.mode), size };
+    return this.#guessed = true;
   }
 
   setXattr(name: string, value: Uint8Array<ArrayBuffer>, flags: number): Promise<void> {

@@ -4,7 +4,7 @@
  */
 import { hearFolders } from "../../sys/inotify.ts";
 import { type FileNode, TYPE_BITS, TYPE_MASK, type WatchedFolder } from "../files/node.ts";
-import { ERRNO, FileError } from "../files/stat.ts";
+import { ERRNO, FileError, type Later } from "../files/stat.ts";
 import { NO_TAG, RTOLD, Writer } from "../ninep/messages.ts";
 import { putListing, putNews } from "./messages.ts";
 
@@ -38,6 +38,8 @@ export class Telling {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #ends = new Set<Promise<void>>();
   #forgetAll = false;
+  /** Works during which nothing is told. */
+  #silent = 0;
 
   /** `send` returns false where it cannot take more now. */
   constructor(readonly send: (news: Uint8Array) => boolean) {}
@@ -108,9 +110,19 @@ export class Telling {
   /** What was changed before an answer is told together with it: so the mount need not ask about its own changes. */
   now(): void {
     hearFolders();
-    if (this.#timer === undefined) return;
+    if (this.#timer === undefined || this.#silent > 0) return;
     clearTimeout(this.#timer);
     this.#tell();
+  }
+
+  /** What is made gets its number during the work: it is told of with that one alone. */
+  async later<R>(work: () => Later<R>): Promise<R> {
+    this.#silent++;
+    try {
+      return await work();
+    } finally {
+      this.#silent--;
+    }
   }
 
   /** The other side forgets all that it was told: news were lost, or are too many. */
@@ -134,6 +146,10 @@ export class Telling {
 
   #tell(): void {
     this.#timer = undefined;
+    if (this.#silent > 0) {
+      this.#timer = setTimeout(() => this.#tell(), AGAIN_MS);
+      return;
+    }
     const news = new Writer(RTOLD, NO_TAG);
     const forgetting = this.#forgetAll;
     if (forgetting) putNews(news, { about: "all" });

@@ -8,6 +8,7 @@ import type { NodeKind, NodeStat } from "../files/stat.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Ahead } from "../ninep/remote_file.ts";
 import { T, type Writer } from "../ninep/messages.ts";
+import type { Behind } from "./behind.ts";
 import { type FolderListing, type News, takeListings } from "./messages.ts";
 
 /** Milliseconds for which a folder that cannot be known is not asked for again. */
@@ -61,6 +62,8 @@ export class KnownTree {
   /** Names that the mount is changing: what is told of them meanwhile may be that change. */
   #own = new Map<string, number>();
   heard: Heard | undefined;
+  /** Where the mount need not wait for what it makes. */
+  behind: Behind | undefined;
   /** What the kernel is being told. */
   #telling = new Set<Promise<void>>();
 
@@ -111,6 +114,7 @@ export class KnownTree {
   }
 
   folderStat(folder: bigint): NodeStat | undefined {
+    if (this.behind?.makesIn(folder)) return undefined;
     return this.#sure(folder)?.stat;
   }
 
@@ -153,6 +157,7 @@ export class KnownTree {
     this.#folders.set(id, folder);
     const news = { about: "entry", tree: this.number, folder: id, stat } as const;
     if (before) {
+      this.told({ about: "folder", tree: this.number, folder: id, stat });
       const names = new Set(entries.map(({ name }) => name));
       for (const name of before.entries.keys()) {
         if (!names.has(name)) this.told({ ...news, name, entry: undefined });
@@ -219,6 +224,7 @@ export class KnownTree {
     if (folder.stat && !same(folder.stat, news.stat, ["mtime", "ctime"])) {
       void this.heard?.file(news.folder);
     }
+    this.behind?.told(news.folder, news.stat.mode);
     folder.stat = news.stat;
     if (news.about === "entry") this.#toldEntry(news.folder, folder, news);
   }
@@ -230,6 +236,7 @@ export class KnownTree {
   ): void {
     // A caller may tell of names without an end.
     if (now && this.#entries >= this.most) return this.#forgetAll();
+    if (this.behind?.outdates(id, name, now?.id)) return;
     const before = folder.entries.get(name);
     const after = now && { id: now.id, kind: kindOf(now.stat.mode) };
     if (!now || before?.id !== now.id) {
@@ -288,10 +295,49 @@ export class KnownTree {
   made(folder: bigint, name: string, id: bigint, kind: NodeKind): void {
     const at = this.#folders.get(folder);
     this.touched(id);
+    this.behind?.proved(folder);
     // Where news of it have come already, they had the folder's attributes too.
     if (!at || at.entries.get(name)?.id === id) return;
     at.stat = undefined;
     this.#put({ folder, name, id, kind, stat: undefined });
+  }
+
+  /** Whether an entry may be made without waiting. */
+  mayBegin(folder: bigint, name: string): boolean {
+    return this.behind?.may(folder) === true && this.has(folder) && !this.entry(folder, name);
+  }
+
+  /** An entry is being made: it counts from now on. Returns its number. */
+  begin(folder: bigint, name: string, kind: NodeKind): bigint {
+    const number = this.behind!.make(folder, name);
+    this.#put({ folder, name, id: number, kind, stat: undefined });
+    if (kind === "directory") {
+      this.#folders.set(number, { stat: undefined, entries: new Map() });
+    }
+    return number;
+  }
+
+  /** It was made. Called when the answer comes. */
+  begun(folder: bigint, name: string, number: bigint): void {
+    this.behind!.over(folder, name);
+    const at = this.#folders.get(folder);
+    // Where news of it have come already, they had the folder's attributes too.
+    const entry = at?.entries.get(name);
+    if (entry?.id === number && !entry.stat) at!.stat = undefined;
+    // The kernel has what was guessed.
+    void this.heard?.file(number);
+  }
+
+  /** It could not be made, or nobody knows: something else may be there. */
+  failed(folder: bigint, name: string, number: bigint, kind: NodeKind): void {
+    this.behind!.over(folder, name);
+    this.behind!.doubt(folder);
+    const at = this.#folders.get(folder);
+    if (at?.entries.get(name)?.id === number) this.#take(at, name);
+    this.#forget(number);
+    this.doubt(folder);
+    const entry = { id: number, kind };
+    this.#heard({ folder, name, before: entry, after: entry, what: "unknown" });
   }
 
   removed(folder: bigint, name: string): void {
@@ -327,6 +373,7 @@ export class KnownTree {
 
   /** The mount changes a file's content or attributes, or is done with it. */
   touched(id: bigint): void {
+    this.behind?.doubt(id);
     for (const one of [this.#known.get(id), this.#folders.get(id)]) if (one) one.stat = undefined;
   }
 

@@ -123,11 +123,11 @@ export class NinepClient {
     return fid;
   }
 
-  /** Sends a walk. Where the server works in order, requests that name the new fid may follow at once. */
-  begin(from: number, names: readonly string[]): Walk {
+  /** Requests that name the new fid may follow at once where the server works in order; with `kept` also of a failed walk. */
+  begin(from: number, names: readonly string[], kept = false): Walk {
     const fid = this.takeFid();
     const found = this.#walked(names, this.#calls(this.#walks(from, fid, names))).catch((error) => {
-      this.giveFid(fid);
+      if (!kept) this.giveFid(fid);
       throw error;
     });
     found.catch(() => {/* who waits for it is told */});

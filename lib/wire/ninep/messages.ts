@@ -36,6 +36,11 @@ export const T = {
   REMOVE: 122,
   /** In {@linkcode OWN_VERSION}: lists a folder and watches it from then on (lib/wire/known/messages.ts). */
   LIST: 220,
+  /**
+   * In {@linkcode OWN_VERSION}: from then on every request waits for the changes that came before it, and whoever makes
+   * a file may give it a number: `number[8]` after the fields of Tlcreate, `number[8] newfid[4]` after those of Tmkdir.
+   */
+  ORDER: 224,
 } as const;
 export const RLERROR = 7;
 /** News of watched folders, an answer to no request: its tag is {@linkcode NO_TAG}. */

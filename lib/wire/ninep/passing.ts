@@ -48,10 +48,12 @@ function baseOf(root: FileNode): HostNode | undefined {
 /** Undefined: something of it cannot go over. The files stay open here. */
 export async function passServed(
   exports: Exports,
-  { fids, msize, own, rest }: ServedState,
+  { fids, msize, own, ordered, rest }: ServedState,
 ): Promise<PassedServed | undefined> {
   const names = new Map<HostTree, string>();
   const roots = new Map<FileNode, string>();
+  // The numbers that files were given would go over too.
+  if (ordered) return undefined;
   for (const [name, root] of exports) {
     const base = baseOf(root);
     if (!base) return undefined;
@@ -154,5 +156,5 @@ function adopted(exports: Exports, passed: PassedServed, giver: Giver): ServedSt
     }
   }
   const { msize, own, rest } = passed;
-  return { fids, msize, own, rest: Uint8Array.from(Buffer.from(rest, "base64")) };
+  return { fids, msize, own, ordered: false, rest: Uint8Array.from(Buffer.from(rest, "base64")) };
 }

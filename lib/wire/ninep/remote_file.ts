@@ -14,6 +14,9 @@ import { PendingWrites } from "./pending_writes.ts";
 import { ReadAhead, ReadAheads, WITH_OPEN } from "./read_ahead.ts";
 import { ERRNO, FileError, type FileTime, type NodeStat } from "../files/stat.ts";
 
+/** Files and folders whose failures are remembered; all are told of in the log. */
+const MOST_FAILURES = 10_000;
+
 /** How a lock is asked for. */
 export interface LockMessage {
   type: number;
@@ -27,15 +30,41 @@ export interface Opening {
   /** Sends what goes with the opening, by the fid that is being opened. */
   follow(fid: number): void;
   /** The open file, once its fid is open. */
-  file(fid: number, id: bigint): RemoteFile;
+  file(fid: number, id: bigint): AheadFile;
 }
 
 /** What the files of a mount share that reads ahead and does not wait for its writes. */
 export class Ahead {
+  /** Files and folders are made without waiting, where the caller does everything in its order. */
+  readonly begins: boolean = false;
   readonly writes = new PendingWrites();
   readonly reads = new ReadAheads();
   /** Called when a file is about to be changed, and when the answer comes, before what comes after it. */
   touched: (id: bigint) => void = () => {};
+
+  /** The size of a file, as far as it is known here with all that was written. */
+  sizeOf(_id: bigint): number | undefined {
+    return undefined;
+  }
+
+  /** Of calls that nobody waited for, and that nobody was told of yet, by the file or folder. */
+  readonly failures = new Map<bigint, unknown>();
+
+  /** A call for this file or folder has failed that nobody waits for. */
+  failed(id: bigint, error: unknown): void {
+    if (this.failures.size < MOST_FAILURES) this.failures.set(id, error);
+    this.onFailure(error);
+  }
+
+  /** Told of each such failure. */
+  onFailure: (error: unknown) => void = () => {};
+
+  /** Throws what a call for this file or folder has failed with that nobody waited for, once. */
+  tell(id: bigint): void {
+    const failure = this.failures.get(id);
+    this.failures.delete(id);
+    if (failure) throw failure;
+  }
 
   /** A write to the file `id` by an open fid of it was sent. */
   sent(id: bigint, fid: number, bytes: number, written: Promise<void>): void {
@@ -233,6 +262,13 @@ export class AheadFile extends RemoteFile {
     const { failure } = this;
     this.failure = undefined;
     if (failure) throw failure.error;
+    this.ahead.tell(this.id);
+  }
+
+  /** It is being made: whoever waits for its writes waits for that, and is told where it fails. */
+  begun(made: Promise<void>): void {
+    const told = made.catch((error) => void (this.failure = { error }));
+    this.ahead.writes.add(this.id, this.fid, 0, told);
   }
 
   override async read(offset: number, into: Uint8Array<ArrayBuffer>): Promise<number> {

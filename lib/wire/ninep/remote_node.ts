@@ -19,13 +19,18 @@ import { Ahead, change, readAll, RemoteFile, sync, writeAll } from "./remote_fil
 import { ERRNO, FileError, type NodeKind, type NodeStat } from "../files/stat.ts";
 
 /** Group of new files; the server decides on the owner itself. */
-const GROUP = 0;
+export const GROUP = 0;
 
 /** Flags of setxattr(2). */
 const XATTR_CREATE = 1;
 const XATTR_REPLACE = 2;
 /** The only attributes that a caller has (files/host_node.ts): for others it need not be asked. */
 const OWN_XATTRS = "user.";
+
+/** Throws EOPNOTSUPP for an attribute that no caller has. */
+export function requireOwnXattr(name: string): void {
+  if (!name.startsWith(OWN_XATTRS)) throw new FileError(ERRNO.EOPNOTSUPP, "it has only user.*");
+}
 
 /** Called when the answer comes, before whatever comes after it, with the qid of what was made. */
 type Done = (made: Qid) => void;
@@ -140,7 +145,7 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async getXattr(name: string): Promise<Uint8Array<ArrayBuffer>> {
-    if (!name.startsWith(OWN_XATTRS)) throw new FileError(ERRNO.EOPNOTSUPP, "it has only user.*");
+    requireOwnXattr(name);
     return await this.#xattr(name);
   }
 
@@ -249,6 +254,18 @@ export class RemoteNode implements FileNode, NodeWriter {
     await changed;
     if (changes.size !== undefined) this.ahead?.changed(this.id, true);
     this.#keep(await stat.catch(() => undefined));
+  }
+
+  /** Sent in its order, and not waited for. */
+  changeBehind(changes: Changes, heard: () => void): Promise<void> {
+    const changed = this.#altering(() => change(this.client, this.fid, changes, heard));
+    this.ahead!.writes.add(
+      this.id,
+      this.fid,
+      0,
+      changed.catch(() => {/* told by who asked for it */}),
+    );
+    return changed;
   }
 
   async setXattr(name: string, value: Uint8Array<ArrayBuffer>, flags: number): Promise<void> {

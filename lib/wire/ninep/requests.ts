@@ -1,13 +1,5 @@
 /** A 9P2000.L server's answers to each request. A request is read completely before anything is done. */
-import {
-  asksToWrite,
-  type Changes,
-  type FileNode,
-  Listing,
-  MAX_TARGET,
-  readOnly,
-  writerOf,
-} from "../files/node.ts";
+import { asksToWrite, type Changes, Listing, readOnly, writerOf } from "../files/node.ts";
 import { BLOCK_ANSWERS } from "../blocks/answers.ts";
 import { Fid, SharedNode } from "./fids.ts";
 import { answerGetlock, answerLock } from "./locks.ts";
@@ -21,6 +13,7 @@ import {
   T,
   type Writer,
 } from "./messages.ts";
+import { create, mkdir, mknod, symlink } from "./making.ts";
 import type { Session } from "./session.ts";
 import { after, answerWalk, putQid } from "./walk.ts";
 import { addToXattr, answerXattrCreate, answerXattrWalk, commitXattr } from "./xattrs.ts";
@@ -78,64 +71,6 @@ function open({ fids }: Session, request: Reader, reply: Writer): Later<void> {
     });
   });
 }
-
-function create({ fids }: Session, request: Reader, reply: Writer): Later<void> {
-  const fid = fids.get(request.u32());
-  const name = request.text();
-  const [flags, mode] = [request.u32(), request.u32()];
-  return fid.turns.alone(async () => {
-    const writer = writerOf(fid.node);
-    if (fid.isOpen) throw new FileError(ERRNO.EBADF, "it is open already");
-    const { node, file } = await writer.create(name, flags, mode);
-    fid.shared?.drop();
-    fid.shared = new SharedNode(node);
-    fid.file = file;
-    putQid(reply, node);
-    reply.u32(0);
-  });
-}
-
-/** Makes an entry in a folder and answers with its qid. */
-function making(
-  read: (request: Reader) => (folder: FileNode, name: string) => Later<FileNode>,
-): Answer {
-  return ({ fids }, request, reply) => {
-    const fid = fids.get(request.u32());
-    const name = request.text();
-    const make = read(request);
-    request.u32();
-    // A walk to it may follow at once.
-    return fid.turns.alone(async () => {
-      const node = await make(fid.node, name);
-      putQid(reply, node);
-      node.close();
-    });
-  };
-}
-
-const mkdir = making((request) => {
-  const mode = request.u32();
-  return (folder, name) => writerOf(folder).mkdir(name, mode);
-});
-
-const symlink = making((request) => {
-  const target = request.text();
-  return (folder, name) => {
-    const writer = writerOf(folder);
-    if (target === "") throw new FileError(ERRNO.ENOENT, "a link leads somewhere");
-    if (target.length > MAX_TARGET) {
-      throw new FileError(ERRNO.ENAMETOOLONG, "the target is too long");
-    }
-    return writer.symlink(name, target);
-  };
-});
-
-const mknod = making((request) => {
-  const mode = request.u32();
-  request.u32();
-  request.u32();
-  return (folder, name) => writerOf(folder).mknod(name, mode);
-});
 
 function link({ fids }: Session, request: Reader): Later<void> {
   const [folder, target] = [fids.get(request.u32()), fids.get(request.u32())];
@@ -333,6 +268,11 @@ function list({ fids, own, telling }: Session, request: Reader, reply: Writer): 
   return fid.turns.together(() => telling.list(fid.node, tree, reply));
 }
 
+function order(session: Session): void {
+  if (!session.own) throw new FileError(ERRNO.EOPNOTSUPP, "it is of another version");
+  session.ordered = true;
+}
+
 const ANSWERS: Record<number, Answer> = {
   [T.AUTH]: () => {
     throw new FileError(ERRNO.ENOENT, "no authentication is needed");
@@ -364,6 +304,7 @@ const ANSWERS: Record<number, Answer> = {
   [T.RENAME]: renameFid,
   ...BLOCK_ANSWERS,
   [T.LIST]: list,
+  [T.ORDER]: order,
 };
 
 /** Fills in the reply. An error that it throws is the answer instead. */

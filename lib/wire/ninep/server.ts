@@ -9,8 +9,10 @@ import type { Duplex } from "../duplex.ts";
 import type { Later } from "../files/stat.ts";
 import { StreamFrozen } from "../lasting/stream.ts";
 import { asFileError, type FileNode } from "../files/node.ts";
+import { BLOCK } from "../blocks/protocol.ts";
 import { Telling } from "../known/telling.ts";
 import { Fids } from "./fids.ts";
+import { type Changes, Order } from "./order.ts";
 import { answer } from "./requests.ts";
 import type { Session } from "./session.ts";
 import {
@@ -25,6 +27,13 @@ import {
   Writer,
 } from "./messages.ts";
 
+/** Requests that change something. */
+const CHANGES: ReadonlyMap<number, Changes> = new Map([
+  ...[T.LOPEN, T.LCREATE, T.MKDIR, T.SYMLINK, T.MKNOD, T.LINK, T.UNLINKAT, T.RENAMEAT]
+    .map((type) => [type, "names"] as const),
+  ...[T.SETATTR, T.CLUNK].map((type) => [type, "names"] as const),
+  ...[T.WRITE, BLOCK.WRITE, BLOCK.CUT].map((type) => [type, "content"] as const),
+]);
 /** Bytes of a message, by default at most, and at least. */
 const MAX_MESSAGE = 1 << 20;
 const MIN_MESSAGE = 4096;
@@ -55,7 +64,7 @@ export interface ServeOptions {
 }
 
 /** What a connection is, between two messages. */
-export interface ServedState extends Pick<Session, "fids" | "msize" | "own"> {
+export interface ServedState extends Pick<Session, "fids" | "msize" | "own" | "ordered"> {
   /** The first bytes of the next message. */
   rest: Uint8Array;
 }
@@ -71,6 +80,7 @@ class Connection {
   #sending: Promise<void> | undefined;
   /** Runs out when held answers are sent. */
   #held: ReturnType<typeof setTimeout> | undefined;
+  readonly #order = new Order();
   /** Resolves when a request is done. */
   #done = Promise.withResolvers<void>();
   readonly #rest: Uint8Array<ArrayBuffer>;
@@ -87,9 +97,9 @@ class Connection {
       this.#now();
       return true;
     });
-    const fresh = { fids: new Fids(maxFids), msize: 0, own: false };
-    const { fids, msize, own } = resumed ?? fresh;
-    this.#session = { exports, fids, msize, own, onRead, telling };
+    const fresh = { fids: new Fids(maxFids), msize: 0, own: false, ordered: false };
+    const { fids, msize, own, ordered } = resumed ?? fresh;
+    this.#session = { exports, fids, msize, own, ordered, onRead, telling };
     // The process before knew what it had told of; this one does not.
     if (own) telling.forget();
     this.#maxMessage = maxMessage;
@@ -123,8 +133,8 @@ class Connection {
       await this.#idle();
       await this.#session.telling.end();
       await this.#flush();
-      const { fids, msize, own } = this.#session;
-      this.#onFrozen({ fids, msize, own, rest: messages.rest });
+      const { fids, msize, own, ordered } = this.#session;
+      this.#onFrozen({ fids, msize, own, ordered, rest: messages.rest });
     } finally {
       await this.#idle();
       clearTimeout(this.#held);
@@ -184,8 +194,14 @@ class Connection {
         return this.#underWay.get(request.u16());
       default:
         if (this.#session.msize === 0) throw violation("no version was agreed on");
-        return answer(this.#session, request, reply);
+        return this.#work(request, reply);
     }
+  }
+
+  /** Where the client wishes it, each request waits for the changes that came before it. */
+  #work(request: Reader, reply: Writer): Later<void> {
+    const changes = this.#session.ordered ? CHANGES.get(request.type) : undefined;
+    return this.#order.run(changes ?? "nothing", () => answer(this.#session, request, reply));
   }
 
   async #version(request: Reader, reply: Writer): Promise<void> {
@@ -197,6 +213,7 @@ class Connection {
     const size = Math.min(wanted, this.#maxMessage);
     this.#session.msize = known ? size : 0;
     this.#session.own = known && version === OWN_VERSION;
+    this.#session.ordered = false;
     reply.u32(size).text(!known ? "unknown" : this.#session.own ? OWN_VERSION : VERSION);
   }
 

@@ -10,6 +10,8 @@ export interface Session {
   msize: number;
   /** The client speaks {@linkcode OWN_VERSION}. */
   own: boolean;
+  /** Each request waits for the changes before it ({@linkcode T.ORDER}). */
+  ordered: boolean;
   onRead?: (bytes: number) => void;
   /** The folders that the client is told of. */
   readonly telling: Telling;

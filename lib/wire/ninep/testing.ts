@@ -10,6 +10,8 @@ export interface Served extends AsyncDisposable {
   client: NinepClient;
   /** Round trips so far. */
   trips(): number;
+  /** How often answers have come. */
+  heard(): number;
 }
 
 /** Serves the node as the export "", and closes it at the end. `line`: what lies between, at the client's end. */
@@ -26,6 +28,7 @@ export async function served(
   return {
     client,
     trips: () => counted.trips,
+    heard: () => counted.heard,
     async [Symbol.asyncDispose]() {
       await near.closeWrite();
       await serving;
