@@ -12,6 +12,8 @@ export interface BaseRecord<Instance> {
   imageDigest: string;
   /** Stopped on purpose. */
   stopped: boolean;
+  /** What was asked for and is not done yet: a later server does it. */
+  pending?: "start" | "stop" | "restart";
   /** Being deleted. */
   deleting: boolean;
   createdAt: string;

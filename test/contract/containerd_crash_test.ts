@@ -1,25 +1,12 @@
-/**
- * The containerd backend's server killed in the middle of an apply: before one of its calls of the daemon. The next
- * server finds either all of it or nothing, and afterwards nothing is left. (What it runs on the host itself is in
- * bare_crash_test.ts: the same code.)
- */
+/** The containerd backend's server, killed before each of its calls of the daemon and at each change of a file. */
 import assert from "node:assert/strict";
 import { connect as connectTo, createServer, type Socket } from "node:net";
 import { join } from "node:path";
-import { isDeepStrictEqual as equal } from "node:util";
 import { run } from "../../lib/base/process.ts";
-import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
-import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { requireTools } from "../e2e/harness.ts";
-import { freePort } from "../fixtures/free_port.ts";
-import { eventually } from "../waits.ts";
 import { containerdFixture, openContainerd } from "./containerd_fixture.ts";
-import { execute, quickSpec } from "./deploy_tools.ts";
-
-const SERVER = join(import.meta.dirname!, "containerd_crash_server.ts");
-const CONFIG = join(import.meta.dirname!, "../../deno.json");
-/** Every so many calls is one before which the server is killed: each takes a second or two. */
-const EVERY = Deno.env.get("SVC_TEST_EACH_CALL") ? 1 : 6;
+import { deployCrash, ownSteps, serverCommand, type Steps } from "./deploy_crash.ts";
+import { hostFound } from "./host_fixture.ts";
 
 /** HTTP/2's preface, and its frame header (RFC 9113 sections 3.4 and 4.1). */
 const PREFACE = 24;
@@ -86,11 +73,33 @@ async function inFront(path: string, daemon: string) {
   };
 }
 
-const names = async (folder: string) =>
-  (await Array.fromAsync(Deno.readDir(folder)).catch(() => [])).map(({ name }) => name);
+/** The first call asks who the daemon is. */
+function callSteps(front: Awaited<ReturnType<typeof inFront>>, place: unknown): Steps {
+  return {
+    name: "calls",
+    async run(what, step) {
+      const [program, ...args] = serverCommand("containerd", place, what);
+      const child = new Deno.Command(program, {
+        args,
+        stdin: "null",
+        stdout: "inherit",
+        stderr: "inherit",
+      }).spawn();
+      let killed = false;
+      front.before(step + 1, () => {
+        if (!killed) child.kill("SIGKILL");
+        killed = true;
+      });
+      const { code } = await child.status;
+      front.before(Infinity, () => {});
+      assert.ok(killed || code === 0, `exit code ${code}`);
+      return !killed;
+    },
+  };
+}
 
 Deno.test({
-  name: "containerd backend, killed in the middle of an apply",
+  name: "containerd backend, killed at every step",
   ...requireTools({
     root: true,
     commands: ["containerd", "ctr", "runc", "perl", "flock", "iptables", "busybox"],
@@ -99,111 +108,33 @@ Deno.test({
   sanitizeResources: false,
   fn: async (t) => {
     await using fixture = await containerdFixture();
-    const { daemon, dataDir, folder, image, place, subnetBase } = fixture;
-    const own = (...parts: string[]) => join(dataDir, "containerd", ...parts);
-    const socket = join(folder, "front.sock");
-    await using front = await inFront(socket, daemon.address);
-
-    /** Lets a server of its own apply the spec; false where it was killed. */
-    const applies = async (spec: DeploySpec, call: number): Promise<boolean> => {
-      const args = JSON.stringify({ place: { ...place, address: socket }, spec });
-      const child = new Deno.Command(Deno.execPath(), {
-        args: ["run", "-A", "-q", "--no-check", "--config", CONFIG, SERVER, args],
-        stdin: "null",
-        stdout: "inherit",
-        stderr: "inherit",
-      }).spawn();
-      let killed = false;
-      front.before(call, () => {
-        if (!killed) child.kill("SIGKILL");
-        killed = true;
-      });
-      const { code } = await child.status;
-      front.before(Infinity, () => {});
-      assert.ok(killed || code === 0, `exit code ${code}`);
-      return !killed;
-    };
-
+    const { daemon, folder, image, place } = fixture;
+    const address = join(folder, "front.sock");
+    await using front = await inFront(address, daemon.address);
     const ctr = async (...args: string[]) => {
       const { stdout } = await run("ctr", ["-a", daemon.address, "-n", "svc", ...args]);
       return stdout.split("\n").filter(Boolean);
     };
-    const bridge = bridgeNetwork(subnetBase, 0);
-    /** What there is of containers on this host. */
-    const found = async () => ({
-      containers: (await ctr("containers", "ls", "-q")).length,
-      tasks: (await ctr("tasks", "ls", "-q")).length,
-      active: (await ctr("snapshots", "ls")).filter((line) => line.includes("-active")),
-      instances: (await names(own("instances"))).length,
-      records: (await names(own("deployments"))).length,
-      namespaces: [...await names(own("netns")), ...await names(own("spares"))].length,
-      leases: (await names(join(dataDir, "run/leases", bridge.name)))
-        .filter((name) => /^\d/.test(name)).length,
-      ports: (await names(`/sys/class/net/${bridge.bridge}/brif`)).length,
+    const { found, expected } = hostFound(fixture);
+    await deployCrash(t, {
+      image,
+      async open() {
+        const backend = await openContainerd(place);
+        // Opened at the first use, which removes what the last server was making.
+        await backend.caps.pruneImages!({ dryRun: true });
+        return backend;
+      },
+      steps: [callSteps(front, { ...place, address }), ownSteps("containerd", place)],
+      found: async () => ({
+        ...await found(),
+        containers: (await ctr("containers", "ls", "-q")).length,
+        tasks: (await ctr("tasks", "ls", "-q")).length,
+        active: (await ctr("snapshots", "ls")).filter((line) => line.includes("-active")).length,
+      }),
+      expected: (made, running) => ({
+        ...expected(made),
+        ...{ containers: made, tasks: running, active: made },
+      }),
     });
-    const each = (count: number) => ({
-      ...{ containers: count, tasks: count, active: count, instances: count, records: count },
-      ...{ namespaces: count, leases: count, ports: count },
-    });
-    const port = freePort();
-    const spec = (version: string) =>
-      quickSpec("web", image, { env: { VERSION: version }, ports: [`127.0.0.1:${port}:8080`] });
-
-    /** The version that the next server finds, or none. Everything of it is there, and nothing else. */
-    const check = async (): Promise<string | undefined> => {
-      await using backend = await openContainerd(place);
-      const status = await backend.status("web");
-      // Opened at the first use, which removes what the last server was making.
-      await backend.caps.pruneImages!({ dryRun: true });
-      const expected = each(status ? 1 : 0);
-      const counted = async () => {
-        const { active, ...counts } = await found();
-        return { ...counts, active: active.length };
-      };
-      await eventually("nothing more", async () => equal(await counted(), expected)).catch(
-        async () => assert.deepEqual(await found(), expected),
-      );
-      if (!status) return undefined;
-      assert.equal(status.state, "running");
-      await eventually(
-        "an answer",
-        () =>
-          fetch(`http://127.0.0.1:${port}/`).then(
-            async (answer) => await answer.text() === "hello from busybox\n",
-            () => false,
-          ),
-      );
-      const command = ["sh", "-c", "echo $VERSION"];
-      const version = (await execute(backend, "web", { command })).stdout.trim();
-      assert.equal(version, (await backend.spec("web"))!.env.VERSION);
-      return version;
-    };
-
-    for (const title of ["a first deployment", "a replacement"]) {
-      await t.step(title, async () => {
-        let before = await check();
-        for (let call = 2, whole = false; !whole; call += EVERY) {
-          const version = `${title.replaceAll(" ", "-")}-${call}`;
-          whole = await applies(spec(version), call);
-          try {
-            const now = await check();
-            assert.ok(now === version || !whole && now === before, `${now} after ${before}`);
-            // One that was made whole before its server was killed makes the next one a replacement.
-            if (before === undefined && now !== undefined && !whole) break;
-            before = now;
-          } catch (error) {
-            throw new Error(`killed at call ${call}`, { cause: error });
-          }
-          assert.ok(call < 300, "it ends");
-        }
-      });
-    }
-    const backend = await openContainerd(place);
-    await backend.delete("web");
-    await backend[Symbol.asyncDispose]();
-    await eventually(
-      "nothing is left",
-      async () => equal(await found(), { ...each(0), active: [] }),
-    );
   },
 });

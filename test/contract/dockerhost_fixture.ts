@@ -23,10 +23,34 @@ export interface DockerhostFixture extends EngineFixture {
   daemon: DockerdPeer;
   /** The server's data directory. */
   dataDir: string;
+  place: DockerhostPlace;
   /** Opens a server with other data that reaches the daemon by these settings. */
   by(settings: EndpointSettings): Promise<DeployBackend>;
   /** Does it outside of the daemon's network, as on another host. */
   outside(work: () => Promise<void>): Promise<void>;
+}
+
+/** Where a backend is opened, as another process can be told. */
+export interface DockerhostPlace {
+  dataDir: string;
+  layout: string;
+  allowed: string;
+  host: string;
+}
+
+/** `settings`: how the daemon is reached; default by the place's own address. */
+export function openDockerhost(
+  { dataDir, layout, allowed, host }: DockerhostPlace,
+  permitted: readonly string[] = [],
+  settings: EndpointSettings = { host },
+): Promise<DeployBackend> {
+  return createDockerhostBackend({
+    dataDir,
+    endpoint: dockerEndpoint(settings),
+    images: layoutImages(layout),
+    config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 99 },
+    log: silent,
+  });
 }
 
 /**
@@ -53,24 +77,18 @@ export async function dockerhostFixture(
     config: { runtimes: { test: { path: runtime } }, "default-runtime": "test", ...options.config },
   });
   let network = daemon.enter();
+  const place = { dataDir, layout, allowed, host: daemon.host };
   const open = (
     dataDir: string,
     permitted: readonly string[],
     settings = way(daemon),
-  ) =>
-    createDockerhostBackend({
-      dataDir,
-      endpoint: dockerEndpoint(settings),
-      images: layoutImages(layout),
-      config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 99 },
-      log: silent,
-    });
+  ) => openDockerhost({ ...place, dataDir }, permitted, settings);
   await busyboxArchive(join(folder, "root.tar"));
   // What an image says of itself is its maker's, whom nobody has asked.
   const labels = ["--change", "LABEL traefik.enable=true tier=front"];
   await daemon.docker("import", ...labels, join(folder, "root.tar"), "base:taken");
   return {
-    ...{ daemon, dataDir, allowed },
+    ...{ daemon, dataDir, allowed, place },
     image: "base",
     open: (permitted) => open(dataDir, permitted),
     other: () => open(join(folder, "other"), []),

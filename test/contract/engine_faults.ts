@@ -1,5 +1,6 @@
 /** Faults around an engine with an API, as those around a host's engine are in host_faults.ts. */
 import assert from "node:assert/strict";
+import type { CrashUnderTest } from "./deploy_crash.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 
@@ -10,13 +11,39 @@ export interface FaultyEngine {
   made(): Promise<{ containers: string[]; networks: string[] }>;
 }
 
+/** The engine's own client. */
+type Engine = (...args: string[]) => Promise<{ stdout: string }>;
+
 /** By the engine's own client. */
-export async function madeBy(engine: (...args: string[]) => Promise<{ stdout: string }>) {
+export async function madeBy(engine: Engine) {
   const lines = async (...args: string[]) =>
     (await engine(...args, "-q")).stdout.split("\n").filter(Boolean);
   return {
     containers: await lines("ps", "-a", "--filter", "label=svc.deployment"),
     networks: await lines("network", "ls", "--filter", "label=svc.server"),
+  };
+}
+
+/** What there is of deployments that have two networks, and an anonymous volume for each instance. */
+export function engineFound(engine: Engine): Pick<CrashUnderTest, "found" | "expected"> {
+  const lines = async (...args: string[]) => (await engine(...args)).stdout.match(/^.+$/gm) ?? [];
+  const labelled = ["--filter", "label=svc.deployment"];
+  return {
+    async found() {
+      const { containers, networks } = await madeBy(engine);
+      const volumes = await lines("volume", "ls", "-q");
+      return {
+        containers: containers.length,
+        running: (await lines("ps", "-q", ...labelled)).length,
+        networks: networks.length,
+        anonymous: volumes.filter((name) => /^[0-9a-f]{64}$/.test(name)).length,
+      };
+    },
+    expected: (instances, running) => ({
+      ...{ containers: instances, running },
+      networks: instances > 0 ? 2 : 0,
+      anonymous: instances,
+    }),
   };
 }
 

@@ -47,3 +47,32 @@ export async function hostPlace(name: string) {
     },
   } satisfies Omit<DeployFixture, "open"> & Host & Record<string, unknown>;
 }
+
+/** What there is of a host's deployments, which have two networks. */
+export function hostFound({ engine, dataDir, subnetBase }: Host) {
+  const names = async (folder: string) =>
+    (await Array.fromAsync(Deno.readDir(folder)).catch(() => [])).map(({ name }) => name);
+  const own = (...parts: string[]) => names(join(dataDir, engine, ...parts));
+  const bridges = [0, 1, 2, 3].map((index) => bridgeNetwork(subnetBase, index));
+  const inEach = async (folder: (network: typeof bridges[number]) => string) =>
+    (await Promise.all(bridges.map((network) => names(folder(network))))).flat();
+  return {
+    async found() {
+      const leases = await inEach(({ name }) => join(dataDir, "run/leases", name));
+      return {
+        instances: (await own("instances")).length,
+        records: (await own("deployments")).length,
+        // An instance may have several.
+        logs: new Set((await own("logs")).map((name) => name.split(".")[0])).size,
+        namespaces: [...await own("netns"), ...await own("spares")].length,
+        leases: leases.filter((name) => /^\d/.test(name)).length,
+        ports: (await inEach(({ bridge }) => `/sys/class/net/${bridge}/brif`)).length,
+      };
+    },
+    expected: (instances: number) => ({
+      ...{ instances, logs: instances, namespaces: instances },
+      records: instances > 0 ? 1 : 0,
+      ...{ leases: 2 * instances, ports: 2 * instances },
+    }),
+  };
+}

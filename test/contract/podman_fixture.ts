@@ -7,6 +7,7 @@ import { busyboxArchive, writeBaseLayout } from "../peers/base_image.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { type PodmanOptions, type PodmanPeer, startPodman } from "../peers/podman.ts";
 import { type Sshd, startSshd, useSsh } from "../peers/sshd.ts";
+import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import type { EngineFixture } from "./engine_backend.ts";
 
 export interface PodmanFixtureOptions extends PodmanOptions {
@@ -16,10 +17,35 @@ export interface PodmanFixtureOptions extends PodmanOptions {
 
 export interface PodmanFixture extends EngineFixture {
   peer: PodmanPeer;
+  place: PodmanPlace;
   /** By ssh: its server. */
   sshd?: Sshd;
   /** Does it outside of podman's network, as on another host. */
   outside(work: () => Promise<void>): Promise<void>;
+}
+
+/** Where a backend is opened, as another process can be told. */
+export interface PodmanPlace {
+  dataDir: string;
+  runDir: string;
+  layout: string;
+  allowed: string;
+  socket: string;
+  pidsLimit: number;
+}
+
+export function openPodman(
+  { dataDir, runDir, layout, allowed, socket, pidsLimit }: PodmanPlace,
+  permitted: readonly string[] = [],
+): Promise<DeployBackend> {
+  return createPodmanBackend({
+    dataDir,
+    runDir,
+    endpoint: podmanEndpoint({ socket, service: false }),
+    images: layoutImages(layout),
+    config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit },
+    log: silent,
+  });
 }
 
 /** The test is in podman's network until the fixture is disposed of. */
@@ -48,30 +74,22 @@ export async function podmanFixture(
     made.use(await useSsh(sshd));
     socket = `ssh://peer${peer.socket}`;
   }
-  const open = (dataDir: string, permitted: readonly string[]) =>
-    createPodmanBackend({
-      dataDir,
-      runDir: join(folder, "run"),
-      endpoint: podmanEndpoint({ socket, service: false }),
-      images: layoutImages(layout),
-      config: {
-        allowBindSources: [allowed],
-        allowPrivileged: permitted,
-        // Hosts with both versions of control groups have no such limit in the second.
-        pidsLimit: options.version === "5" || options.rootless ? 0 : 99,
-      },
-      log: silent,
-    });
+  const place: PodmanPlace = {
+    ...{ dataDir, layout, allowed, socket },
+    runDir: join(folder, "run"),
+    // Hosts with both versions of control groups have no such limit in the second.
+    pidsLimit: options.version === "5" || options.rootless ? 0 : 99,
+  };
   const archive = join(folder, "root.tar");
   await busyboxArchive(archive);
   await Deno.chmod(archive, 0o644);
   await peer.podman("import", archive, "base:taken");
   const stack = made.move();
   return {
-    ...{ peer, allowed, sshd },
+    ...{ peer, allowed, sshd, place },
     image: "base",
-    open: (permitted) => open(dataDir, permitted),
-    other: () => open(join(folder, "other"), []),
+    open: (permitted) => openPodman(place, permitted),
+    other: () => openPodman({ ...place, dataDir: join(folder, "other") }),
     engine: peer.podman,
     stopsUntold: true,
     async outside(work) {

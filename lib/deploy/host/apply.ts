@@ -123,6 +123,7 @@ export class Applier {
       }
       deployment.want(true);
     });
+    if (idle.length > 0) deployment.begin("start");
     await deployment.save();
     try {
       await allOrFirstError(idle.map(async (instance) => {
@@ -136,6 +137,7 @@ export class Applier {
       throw error;
     } finally {
       for (const instance of idle) instance.supervise();
+      deployment.begin();
       await deployment.save();
     }
   }

@@ -318,6 +318,7 @@ class HostBackend implements DeployBackend {
         if (action !== "start") {
           deployment.transient = "stopping";
           deployment.want(action !== "stop");
+          deployment.begin(action === "restart" ? action : undefined);
           try {
             await deployment.save();
           } catch (error) {

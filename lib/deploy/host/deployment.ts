@@ -153,6 +153,7 @@ export class Deployment {
   ): void {
     Object.assign(this.#record, made, { stopped: false, updatedAt: new Date().toISOString() });
     delete this.#record.error;
+    delete this.#record.pending;
   }
 
   /** Records the spec's latest origin, which does not affect the instances. */
@@ -164,6 +165,12 @@ export class Deployment {
   want(running: boolean): void {
     this.#record.stopped = !running;
     if (running) delete this.#record.error;
+  }
+
+  /** Records what is about to be done to it; absent: it is done. */
+  begin(pending?: "start" | "restart"): void {
+    if (pending) this.#record.pending = pending;
+    else delete this.#record.pending;
   }
 
   failed(error: unknown): void {

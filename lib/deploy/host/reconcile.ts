@@ -45,13 +45,21 @@ export async function reconcile(
       await deployment.forget();
       return false;
     }
+    const { pending } = record;
     const stopped = new Set(
-      record.instances.filter(({ phase }) => phase === "yielding").map(({ key }) => key),
+      record.instances.filter(({ phase }) => phase === "yielding" || pending !== undefined)
+        .map(({ key }) => key),
     );
+    deployment.begin();
     await Promise.all(deployment.instances.map(async (one) => {
-      const runs = await one.adopt();
-      // The instance was stopped for a successor that never came up.
-      if (!runs && stopped.has(one.made.key) && !record.stopped) await one.start();
+      let runs = await one.adopt();
+      // It was stopped for a successor that never came up, or is to be started.
+      if (stopped.has(one.made.key) && !record.stopped) {
+        // The stop that was asked for may be under way: what runs now would end later.
+        if (runs && pending !== "start") await one.stop();
+        await one.start();
+        runs = true;
+      }
       if (runs && record.stopped) await one.stop();
       else if (record.stopped) await one.release();
       else {

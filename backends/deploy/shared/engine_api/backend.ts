@@ -19,7 +19,6 @@ import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
 import type { WorkloadNamespaces } from "../../../../lib/deploy/namespaces.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
-import { stopSeconds } from "./container.ts";
 import { type CompanionOptions, Companions } from "./companions.ts";
 import { Deployment } from "./deployment.ts";
 import { Dialer } from "./dial.ts";
@@ -158,7 +157,8 @@ class EngineBackend implements DeployBackend {
     await this.#watch.open(async () => {
       await this.#namespaces?.settle();
       await this.#upkeep.lookAfter();
-    });
+      // An engine may still be making what a server asked for that has ended since.
+    }, (deployment) => this.#upkeep.followUp(deployment, true));
     void this.#namespaces?.follow();
     void this.#companions?.watch((name, container) =>
       this.#deployments.get(name)?.record.instances.find((one) => one.container === container)
@@ -305,6 +305,7 @@ class EngineBackend implements DeployBackend {
         }
       } finally {
         deployment.transient = undefined;
+        this.#upkeep.followUp(name, false);
       }
       await deployment.look();
       return deployment.status();
@@ -319,9 +320,12 @@ class EngineBackend implements DeployBackend {
       this.#watch.stopping(containers);
       record.stopped = true;
     }
+    if (!again || !record.stopped) record.pending = again ? "restart" : "stop";
     await deployment.save();
-    const seconds = stopSeconds(record.spec);
-    await Promise.all(containers.map((one) => this.#replacer.containers.stop(one, seconds)));
+    await this.#replacer.halt(deployment);
+    if (again) return;
+    delete record.pending;
+    await deployment.save();
   }
 
   async *logs(name: string, options: LogOptions = {}) {

@@ -107,6 +107,7 @@ export class Replacer {
       ...made.map(({ found: _, ...instance }) => instance),
     ];
     record.stopped = until === "created";
+    delete record.pending;
     if (reached) {
       const { warnings } = reached;
       const updatedAt = new Date().toISOString();
@@ -282,6 +283,15 @@ export class Replacer {
     }));
   }
 
+  /** Stops instances of the deployment. */
+  async halt(
+    { record: { spec, instances } }: Deployment,
+    some: readonly InstanceRecord[] = instances,
+  ): Promise<void> {
+    const seconds = stopSeconds(spec);
+    await Promise.all(some.map(({ container }) => this.containers.stop(container, seconds)));
+  }
+
   /** Starts the stopped instances of a deployment that is otherwise unchanged. */
   async ensureRunning(
     deployment: Deployment,
@@ -292,6 +302,7 @@ export class Replacer {
     await deployment.look();
     const idle = deployment.instances.filter(({ found }) => found && !runs(found));
     record.stopped = false;
+    if (idle.length > 0) record.pending = "start";
     delete record.error;
     await deployment.save();
     try {
@@ -306,6 +317,7 @@ export class Replacer {
       record.error = (error as Error).message;
       throw error;
     } finally {
+      delete record.pending;
       await deployment.look();
       await deployment.save();
     }

@@ -1,6 +1,7 @@
 /**
  * Keeps the engine as the records and the policy have it: what no deployment needs goes, what was stopped for a
- * successor that never came runs again, and what is no longer permitted is not started again.
+ * successor that never came runs again, a start or stop that was cut short is carried to its end, and what is no
+ * longer permitted is not started again.
  */
 import { SvcError } from "../../../../lib/base/errors.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
@@ -78,7 +79,8 @@ export class Upkeep {
 
   #isUnfinished(name: string): boolean {
     const record = this.#parts.deployments.get(name)?.record;
-    return record?.deleting || record?.instances.some(({ yielding }) => yielding) ||
+    return record?.deleting || record?.pending !== undefined ||
+      record?.instances.some(({ yielding }) => yielding) ||
       this.#left(name).length > 0;
   }
 
@@ -88,17 +90,28 @@ export class Upkeep {
   }
 
   async #lookAfter(name: string): Promise<void> {
-    const { deployments, applier: { replacer: { containers } } } = this.#parts;
+    const { deployments, applier: { replacer } } = this.#parts;
     const deployment = deployments.get(name);
     if (deployment?.record.deleting) return await this.remove(deployment);
     await this.#sweep(name);
     await this.#parts.companions?.settle(name, deployment?.record.instances ?? []);
-    if (!deployment || !await this.#heedPolicy(deployment)) return;
-    const waiting = deployment.record.instances.filter(({ yielding }) => yielding);
-    if (waiting.length === 0) return;
+    if (!deployment) return;
+    const { record } = deployment;
+    const { pending } = record;
+    const waiting = deployment.instances.filter(({ instance: { yielding }, found }) =>
+      yielding || pending === "restart" || pending === "start" && found && !isActive(found)
+    ).map(({ instance }) => instance);
+    if (waiting.length === 0 && pending === undefined) {
+      return void await this.#heedPolicy(deployment);
+    }
+    // The engine may still be at the stop that was asked for: what runs now would end later.
+    if (pending === "stop") await replacer.halt(deployment);
+    else if (pending !== "start") await replacer.halt(deployment, waiting);
+    const permitted = await this.#heedPolicy(deployment);
     for (const one of waiting) delete one.yielding;
-    if (!deployment.record.stopped) {
-      await Promise.all(waiting.map(({ container }) => containers.start(container)));
+    delete record.pending;
+    if (permitted && !record.stopped) {
+      await Promise.all(waiting.map(({ container }) => replacer.containers.start(container)));
     }
     await deployment.save();
   }

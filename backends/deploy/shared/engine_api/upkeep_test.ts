@@ -14,22 +14,42 @@ const LEFT = {
   NetworkSettings: {},
 };
 
-/** A daemon with a container that no deployment has and a network that nobody is on. */
+const CREATED = JSON.stringify({
+  Type: "container",
+  Action: "create",
+  Actor: { ID: "left", Attributes: LEFT.Config.Labels },
+  time: 1,
+});
+
+/**
+ * A daemon with a container that no deployment has and a network that nobody is on. `late`: the container comes
+ * once the server has looked what there is.
+ */
 async function withLeftovers(
   removal: (call: ScriptedCall) => Promise<void>,
   run: () => Promise<void>,
+  late = false,
 ): Promise<void> {
+  const looked = Promise.withResolvers<void>();
   const folder = await Deno.makeTempDir({ prefix: "svc-upkeep-" });
   try {
     await using daemon = await scriptedDaemon(async (call) => {
       if (call.line.startsWith("DELETE ")) await removal(call);
       else if (/\/events/.test(call.line)) {
         await call.write("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        if (late) {
+          await looked.promise;
+          await call.write(`${(CREATED.length + 1).toString(16)}\r\n${CREATED}\n\r\n`);
+        }
         while (await call.read());
       } else if (/\/containers\/left\/json/.test(call.line)) await call.json(LEFT);
-      else if (/\/containers\/json/.test(call.line)) await call.json([{ Id: "left" }]);
-      else if (/\/networks/.test(call.line)) await call.json([{ Id: "n1", Name: "alone" }]);
-      else await call.json({});
+      else if (/\/containers\/json/.test(call.line)) {
+        await call.json(late ? [] : [{ Id: "left" }]);
+      } else if (/\/networks/.test(call.line)) {
+        await call.json([{ Id: "n1", Name: "alone" }]);
+        // Networks are the last that it looks at.
+        looked.resolve();
+      } else await call.json({});
     });
     await using _backend = await openDockerBackend({
       ...{ client: daemon.client, behaviour: DOCKER, server: "s", folder },
@@ -66,5 +86,21 @@ Deno.test({
     });
     assert.equal(containers, 13);
     assert.ok(networks >= 2);
+  },
+});
+
+Deno.test({
+  name: "what the engine was still making for a server that was killed goes too",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const gone = Promise.withResolvers<void>();
+    await withLeftovers(
+      async (call) => {
+        await call.write("HTTP/1.1 204 X\r\n\r\n");
+        if (call.line.includes("/containers/left")) gone.resolve();
+      },
+      () => gone.promise,
+      true,
+    );
   },
 });

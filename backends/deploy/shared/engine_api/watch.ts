@@ -91,6 +91,7 @@ export class EngineWatch {
   readonly #slots = new Semaphore(AT_ONCE);
   readonly #source: WatchSource;
   #connected: () => Promise<void> = () => Promise.resolve();
+  #made: (deployment: string) => void = () => {};
 
   constructor({ source, log }: WatchOptions) {
     this.#log = log;
@@ -99,10 +100,14 @@ export class EngineWatch {
 
   /**
    * Resolves when the engine was found, or was not. `connected` is called each time the engine is there, once the
-   * states are known.
+   * states are known; `made` with the deployment of each container that is made.
    */
-  async open(connected: () => Promise<void>): Promise<void> {
+  async open(
+    connected: () => Promise<void>,
+    made: (deployment: string) => void = () => {},
+  ): Promise<void> {
     this.#connected = connected;
+    this.#made = made;
     this.#loop = this.#run();
     const late = AbortSignal.any([AbortSignal.timeout(FIRST_MS), this.#closed.signal]);
     await Promise.race([this.#first.promise, sleep(2 * FIRST_MS, late).catch(() => {})]);
@@ -290,6 +295,7 @@ export class EngineWatch {
     const replica = Attributes[REPLICA];
     if (deployment === undefined || replica === undefined) return;
     let { Action } = event;
+    if (Action === "create") this.#made(deployment);
     if (Action === "destroy") this.#forget(container);
     else if (Action !== "oom" && Action !== "stop") await this.#update(event);
     if (Action === "health_status") {

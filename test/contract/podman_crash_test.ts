@@ -1,0 +1,32 @@
+/** The podman backend's server, killed at each request to podman and at each change of a file. */
+import { dirname, join } from "node:path";
+import { requireTools } from "../e2e/harness.ts";
+import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
+import { deployCrash, ownSteps } from "./deploy_crash.ts";
+import { engineFound } from "./engine_faults.ts";
+import { engineFront } from "./engine_front.ts";
+import { openPodman, podmanFixture } from "./podman_fixture.ts";
+
+Deno.test({
+  name: "podman backend, killed at every step",
+  ...requireTools({ root: true, commands: PODMAN_COMMANDS, files: PODMAN_FILES }),
+  sanitizeOps: false,
+  sanitizeResources: false,
+  fn: async (t) => {
+    await using fixture = await podmanFixture();
+    const { place, image, engine } = fixture;
+    const socket = join(dirname(place.dataDir), "front.sock");
+    await using front = await engineFront(socket, place.socket);
+    const through = { ...place, socket };
+    await deployCrash(t, {
+      image,
+      open: () => openPodman(place),
+      steps: [
+        front.steps("podman", through, "before"),
+        front.steps("podman", through, "during"),
+        ownSteps("podman", place),
+      ],
+      ...engineFound(engine),
+    });
+  },
+});
