@@ -6,7 +6,7 @@ import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { eventually } from "../waits.ts";
 import { bareFixture, openBare } from "./bare_fixture.ts";
-import { type Act, deployCrash, ownSteps, serverCommand, type Steps } from "./deploy_crash.ts";
+import { type Act, deployCrash, ownSteps, serverCommand, type Steps } from "./crash_deploy.ts";
 import { hostFound } from "./host_fixture.ts";
 
 /** What the server runs, and its runtime. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run } from "../../lib/base/process.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { containerdFixture, openContainerd } from "./containerd_fixture.ts";
-import { deployCrash, ownSteps, serverCommand, type Steps } from "./deploy_crash.ts";
+import { deployCrash, ownSteps, serverCommand, type Steps } from "./crash_deploy.ts";
 import { hostFound } from "./host_fixture.ts";
 
 /** HTTP/2's preface, and its frame header (RFC 9113 sections 3.4 and 4.1). */

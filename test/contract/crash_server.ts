@@ -1,9 +1,9 @@
-/** A server that does one thing with its backend, for deploy_crash.ts to kill meanwhile. */
+/** A server that does one thing with its backend, for crash_deploy.ts to kill meanwhile. */
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { openBare } from "./bare_fixture.ts";
 import { openContainerd } from "./containerd_fixture.ts";
 import { endBefore } from "./crash_steps.ts";
-import type { Act, EngineKind } from "./deploy_crash.ts";
+import type { Act, EngineKind } from "./crash_deploy.ts";
 import { openDockerhost } from "./dockerhost_fixture.ts";
 import { openPodman } from "./podman_fixture.ts";
 

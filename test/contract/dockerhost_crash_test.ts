@@ -1,7 +1,7 @@
 /** The dockerhost backend's server, killed at each request to the daemon and at each change of a file. */
 import { dirname, join } from "node:path";
 import { requireTools } from "../e2e/harness.ts";
-import { deployCrash, ownSteps } from "./deploy_crash.ts";
+import { deployCrash, ownSteps } from "./crash_deploy.ts";
 import { DOCKER_COMMANDS, dockerhostFixture, openDockerhost } from "./dockerhost_fixture.ts";
 import { engineFound } from "./engine_faults.ts";
 import { engineFront } from "./engine_front.ts";

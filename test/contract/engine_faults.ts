@@ -1,6 +1,6 @@
 /** Faults around an engine with an API, as those around a host's engine are in host_faults.ts. */
 import assert from "node:assert/strict";
-import type { CrashUnderTest } from "./deploy_crash.ts";
+import type { CrashUnderTest } from "./crash_deploy.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 

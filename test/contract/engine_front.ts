@@ -1,7 +1,7 @@
 /** A socket in front of an engine's, at which requests are counted and the server is killed. */
 import { connect, createServer, type Socket } from "node:net";
 import assert from "node:assert/strict";
-import { type EngineKind, serverCommand, type Steps } from "./deploy_crash.ts";
+import { type EngineKind, serverCommand, type Steps } from "./crash_deploy.ts";
 
 /** What only asks changes nothing: a kill there is one after the change before it. */
 const CHANGES = /^(POST|PUT|PATCH|DELETE) (\S+) HTTP\/1\.1\r\n/;

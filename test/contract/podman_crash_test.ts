@@ -2,7 +2,7 @@
 import { dirname, join } from "node:path";
 import { requireTools } from "../e2e/harness.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
-import { deployCrash, ownSteps } from "./deploy_crash.ts";
+import { deployCrash, ownSteps } from "./crash_deploy.ts";
 import { engineFound } from "./engine_faults.ts";
 import { engineFront } from "./engine_front.ts";
 import { openPodman, podmanFixture } from "./podman_fixture.ts";
