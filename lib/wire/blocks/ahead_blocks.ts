@@ -1,5 +1,4 @@
 /** How the files of a mount with `,async` are opened: what the caller says of one comes with the answer. */
-import { isGiven } from "../files/given.ts";
 import { OPEN } from "../files/node.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import type { Writer } from "../ninep/messages.ts";
@@ -32,7 +31,6 @@ export class AheadBlocks extends KeptBlocks {
         if (id === undefined) this.changed(made, true);
         const file = new BlockFile(client, fid, made, this, writes);
         const kept = this.keptOf(made);
-        if (id === undefined && isGiven(made)) kept.begin();
         // What was kept when it was asked, another one's close may have forgotten. Nothing was kept of a file that is
         // new here.
         const asked = known === kept ? look?.asked : !known && fresh ? kept.asked() : undefined;

@@ -56,6 +56,7 @@ export class BlockFile extends AheadFile {
   }
 
   override begun(made: Promise<void>): void {
+    this.#kept.begin();
     // What was sent for it fails too, for a reason that tells nobody anything.
     const first = made.catch((error) => {
       this.failure = { error };

@@ -8,6 +8,7 @@ import { mountTest, run } from "../fuse/testing.ts";
 import { AheadBlocks } from "../blocks/ahead_blocks.ts";
 import type { NinepClient } from "../ninep/client.ts";
 import { T, type Writer } from "../ninep/messages.ts";
+import { RemoteNode } from "../ninep/remote_node.ts";
 
 const text = (value: string) => new TextEncoder().encode(value);
 /** For what waits for an answer that does not come. */
@@ -67,6 +68,29 @@ test("folders are made, and filled, at once", async (ends, folder) => {
   const stat = await file.stat();
   assert.deepEqual([stat.mode & 0o777, stat.mtime], [0o600, { s: 5, ns: 6 }]);
   assert.equal(await Deno.readTextFile(`${ends.folder}/folder/sub/below/file`), "deep");
+});
+
+test("a file that is waited for may have been there", async (ends, folder) => {
+  const { node, file } = await folder.writer!.create("one", NEW, 0o644);
+  assert.ok(isGiven(node.id));
+  await file.write!(0, text("ours"));
+  await file.flush!();
+  await file.close();
+  Deno.writeTextFileSync(`${ends.folder}/folder/one`, "the caller's");
+  // By a folder that nothing is known of, as another program has it that has not heard of the file.
+  const other = await ends.client.attach("", 0);
+  const walk = ends.client.begin(other, ["folder"]);
+  const plain = new RemoteNode(ends.client, walk.fid, (await walk.found)!, true, ends.ahead);
+  const again = await plain.create("one", OPEN.RDWR, 0o644);
+  assert.equal(again.node.id, node.id);
+  const into = new Uint8Array(20);
+  assert.equal(await again.file.read(0, into), 12, "it counted as empty");
+  await again.file.write!(0, text("THE"));
+  await again.file.sync!(false);
+  await again.file.close();
+  assert.equal(await Deno.readTextFile(`${ends.folder}/folder/one`), "THE caller's");
+  again.node.close();
+  plain.close();
 });
 
 test(
