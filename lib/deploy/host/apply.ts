@@ -81,8 +81,10 @@ function newRecord(
   rest: Pick<InstanceRecord, "plan" | "choice" | "ports"> & Partial<InstanceRecord>,
 ): InstanceRecord {
   const random = crypto.randomUUID().slice(0, 6);
+  // No id of containerd has two hyphens in a row.
+  const name = spec.name.replaceAll(/--+/g, "-");
   return {
-    key: `${spec.name}-${replica}-${random}`,
+    key: `${name}-${replica}-${random}`,
     replica,
     phase: "creating",
     networks: [],

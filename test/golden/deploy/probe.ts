@@ -82,6 +82,7 @@ try kill-init kill -0 1
 try sethostname hostname probed
 for s in TERM INT HUP QUIT USR1 USR2 WINCH 37; do trap "echo '@@ signal'; echo $s; exit 7" $s; done
 sec end
-case $1 in exit:*) sleep 0.3; exit "$(echo "$1" | cut -d: -f2)";; esac
+# One that ends in its first second has failed to start, for svc.
+case $1 in exit:*) sleep 2; exit "$(echo "$1" | cut -d: -f2)";; esac
 while :; do sleep 60 & wait $!; done
 `;
