@@ -12,17 +12,30 @@ export interface Failed {
   log(options: LogOptions): AsyncGenerator<LogFrame[]>;
 }
 
-/** A `deploy_failed`. `what` follows the instance's name: "exited with code 3". */
+/** A `deploy_failed`. `what` follows the instance's name: "exited with code 3"; it is told without a log too. */
 export async function failure(failed: Failed, what: string): Promise<SvcError> {
   const { id, deployment } = failed;
-  const frames = await Array.fromAsync(failed.log({ tail: LAST_LINES }));
-  const lines = frames.flat().map(({ line }) => line.replace(/\r$/, ""));
-  const log = lines.length > 0
-    ? `; its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`
-    : "; it logged nothing";
+  const { lines, log } = await lastLines(failed).then(
+    (lines) => ({
+      lines,
+      log: lines.length > 0
+        ? `its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`
+        : "it logged nothing",
+    }),
+    (error: Error) => {
+      // The engine went away, and may have taken the instance with it.
+      if (error instanceof SvcError && error.code === "unavailable") throw error;
+      return { lines: [], log: `its log could not be read: ${error.message}` };
+    },
+  );
   return new SvcError(
     "deploy_failed",
-    `Cannot deploy ${deployment}: instance ${id} ${what}${log}`,
+    `Cannot deploy ${deployment}: instance ${id} ${what}; ${log}`,
     { detail: { instance: id, log: lines } },
   );
+}
+
+async function lastLines({ log }: Failed): Promise<string[]> {
+  const frames = await Array.fromAsync(log({ tail: LAST_LINES }));
+  return frames.flat().map(({ line }) => line.replace(/\r$/, ""));
 }

@@ -4,6 +4,7 @@
  */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { ApplyUntil } from "../../../../lib/api/deployment.ts";
+import { SvcError } from "../../../../lib/base/errors.ts";
 import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
 import { allOrFirstError, type Batch } from "../../../../lib/deploy/roll_out.ts";
 import type { Binds } from "./binds.ts";
@@ -47,6 +48,9 @@ export interface ReplacerParts {
   namespaces?: EngineNamespaces;
 }
 
+/** Attempts to start containers with host ports of the engine's choice. */
+const PORT_CHOICES = 5;
+
 /** Callers hold the deployment's lock. */
 export class Replacer {
   readonly containers: ContainerCalls;
@@ -72,10 +76,9 @@ export class Replacer {
     try {
       const trial = context.until === "ready";
       if (trial && exclusive && !stopFirst) await this.#rehearse(deployment, made, plan, context);
-      // Made before the old ones stop: nobody answers meanwhile.
-      await this.#make(made, plan, context);
-      if (exclusive || stopFirst) await this.#yield(deployment, running);
-      await this.#begin(deployment, made, plan, context);
+      await this.#bringUp(deployment, made, plan, context, async () => {
+        if (exclusive || stopFirst) await this.#yield(deployment, running);
+      });
       if (context.until === "created") await this.#agreeOnRestarts(made, plan, context.signal);
       else if (!plan.fixedRestarts) {
         await allOrFirstError(made.map((one) => this.#supervise(one, plan.spec, context.signal)));
@@ -89,6 +92,32 @@ export class Replacer {
     if (old.length === 0) return;
     context.onProgress("removing the old instances");
     await this.retire(old.map(({ container }) => container), stopSeconds(deployment.record.spec));
+  }
+
+  /**
+   * Makes and starts new containers. An engine may choose an open host port when it makes a container and take it when
+   * it starts the container: where somebody else has taken it in between, the containers are made anew, with others.
+   */
+  async #bringUp(
+    deployment: Deployment,
+    made: readonly Member[],
+    plan: Plan,
+    context: ReplaceContext,
+    yielded: () => Promise<void>,
+  ): Promise<void> {
+    const choices = plan.spec.ports.some(({ host }) => !host) ? PORT_CHOICES : 1;
+    for (let choice = 1;; choice++) {
+      // Made before the old ones stop: nobody answers meanwhile.
+      await this.#make(made, plan, context);
+      if (choice === 1) await yielded();
+      try {
+        return await this.#begin(deployment, made, plan, context);
+      } catch (error) {
+        const taken = error instanceof SvcError && error.code === "port_in_use";
+        if (!taken || choice === choices) throw error;
+      }
+      await this.#discard(made);
+    }
   }
 
   /** From here on the new ones are the deployment's. */
