@@ -1,6 +1,7 @@
 /** Faults around an engine with an API, as those around a host's engine are in host_faults.ts. */
 import assert from "node:assert/strict";
 import type { CrashUnderTest } from "./crash_deploy.ts";
+import { type Made, madeBy } from "./deploy_crowd.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 
@@ -8,21 +9,11 @@ export interface FaultyEngine {
   /** The path of the socket by which the server reaches it. */
   socket: string;
   /** What there is of svc's. */
-  made(): Promise<{ containers: string[]; networks: string[] }>;
+  made(): Promise<Made>;
 }
 
 /** The engine's own client. */
 type Engine = (...args: string[]) => Promise<{ stdout: string }>;
-
-/** By the engine's own client. */
-export async function madeBy(engine: Engine) {
-  const lines = async (...args: string[]) =>
-    (await engine(...args, "-q")).stdout.split("\n").filter(Boolean);
-  return {
-    containers: await lines("ps", "-a", "--filter", "label=svc.deployment"),
-    networks: await lines("network", "ls", "--filter", "label=svc.server"),
-  };
-}
 
 /** What there is of deployments that have two networks, and an anonymous volume for each instance. */
 export function engineFound(engine: Engine): Pick<CrashUnderTest, "found" | "expected"> {
@@ -30,8 +21,7 @@ export function engineFound(engine: Engine): Pick<CrashUnderTest, "found" | "exp
   const labelled = ["--filter", "label=svc.deployment"];
   return {
     async found() {
-      const { containers, networks } = await madeBy(engine);
-      const volumes = await lines("volume", "ls", "-q");
+      const { containers, networks, volumes } = await madeBy(engine);
       return {
         containers: containers.length,
         running: (await lines("ps", "-q", ...labelled)).length,
@@ -57,13 +47,14 @@ export function engineFaults(
     // The bridge has one, and one is left.
     const networks = [{ name: "tiny", subnet: "10.123.46.0/30" }];
     const spec = (replicas: number) => quickSpec(name, image, { networks, replicas });
+    const before = await made();
     try {
       await assert.rejects(backend().apply(spec(2)), {
         code: "conflict",
         message: /all addresses of (a network|network tiny) are in use/,
       });
       assert.equal(await backend().status(name), undefined);
-      assert.deepEqual(await made(), { containers: [], networks: [] });
+      assert.deepEqual(await made(), before);
       assert.equal((await backend().apply(spec(1))).action, "created");
     } finally {
       await backend().delete(name);

@@ -5,12 +5,10 @@ import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { eventually } from "../waits.ts";
+import { deployCrowd } from "./deploy_crowd.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import type { Host } from "./host_fixture.ts";
-
-/** How many are deployed at once; the soak test has more. */
-const CROWD = Number(Deno.env.get("SVC_TEST_CROWD") ?? 20);
 
 /** What the backend under test is opened with. */
 export interface FaultSettings {
@@ -113,29 +111,11 @@ exec ${path}
       assert.equal(await backend.delete("kept"), true);
     });
 
-    await t.step(`${CROWD} at once, and gone at once`, async () => {
-      const crowd = Array.from({ length: CROWD }, (_, i) => `crowd-${i}`);
-      await Promise.all(
-        crowd.map((name) => backend.apply(quickSpec(name, image, { ports: [8080] }))),
-      );
-      const all = (await backend.list()).filter(({ name }) => crowd.includes(name));
-      assert.ok(all.length === CROWD && all.every(({ state }) => state === "running"));
-      const distinct = (values: unknown[]) => new Set(values).size;
-      assert.equal(distinct(all.map(({ instances: [{ ip }] }) => ip)), CROWD);
-      assert.equal(distinct(all.map(({ ports: [{ host }] }) => host)), CROWD);
-      for (const { ports: [{ host }] } of [all[0], all[CROWD - 1]]) {
-        await eventually(
-          "an answer",
-          () =>
-            fetch(`http://127.0.0.1:${host}/`).then(
-              async (answer) => await answer.text() === "hello from busybox\n",
-              () => false,
-            ),
-        );
-      }
-      await Promise.all(crowd.map((name) => backend.delete(name)));
-      assert.deepEqual(await left(), NOTHING);
-    });
+    const crowd: [string, () => Promise<void>][] = [];
+    const made = async () => ({ containers: (await left()).instances });
+    deployCrowd((title, fn) => crowd.push([title, fn]), { backend: () => backend, image }, made);
+    for (const [title, fn] of crowd) await t.step(title, fn);
+    assert.deepEqual(await left(), NOTHING);
     await more(t, backend);
   } finally {
     await backend[Symbol.asyncDispose]();

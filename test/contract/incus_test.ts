@@ -30,6 +30,7 @@ deployContract({
     const made = async () => ({
       containers: await names("list"),
       networks: (await names("network", "list")).filter((name) => name.startsWith("svc")),
+      volumes: await names("storage", "volume", "list", "default", "type=custom"),
     });
     engineFaults(test, under, { socket: peer.socket, made });
     test("a subnet over a route of the daemon's host is refused, and nothing is left", async () => {

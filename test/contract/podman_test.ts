@@ -10,6 +10,7 @@ import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
 import { eventually } from "../waits.ts";
 import { deployAttach } from "./deploy_attach.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
+import { deployCrowd, madeBy } from "./deploy_crowd.ts";
 import { deployDetails } from "./deploy_details.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
@@ -20,8 +21,7 @@ import { deployContract, type DeploySuite } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineDies } from "./engine_dies.ts";
-import { engineFaults, madeBy } from "./engine_faults.ts";
-import { engineMany } from "./engine_many.ts";
+import { engineFaults } from "./engine_faults.ts";
 import { podmanFiles } from "./podman_files.ts";
 import { type PodmanFixture, podmanFixture, type PodmanFixtureOptions } from "./podman_fixture.ts";
 import { ALL_TRANSPORTS, FAR } from "./transports.ts";
@@ -141,13 +141,14 @@ for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
     own: (test, under, fixture) => {
       if (by === "tcp" && !rootless) addresses(test, under, fixture);
       if (rootless && few) unstoppable(test, under, fixture);
+      const made = () => madeBy(fixture.engine);
+      if (!rootless) deployCrowd(test, under, made);
       if (suite.parts) return;
       engineBackend(test, under, fixture);
-      engineMany(test, under, fixture.engine);
       if (!rootless) podmanFiles(test, under, fixture);
       if (!rootless && (by ?? "unix") === "unix") {
         const { socket } = fixture.peer;
-        engineFaults(test, under, { socket, made: () => madeBy(fixture.engine) });
+        engineFaults(test, under, { socket, made });
       }
       if (by === "ssh") {
         const containers = async (name: string) => {
