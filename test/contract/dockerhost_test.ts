@@ -7,7 +7,7 @@ import { deployContract } from "./deploy_suite.ts";
 import { dockerhostFaults } from "./dockerhost_faults.ts";
 import { DOCKER_COMMANDS, DOCKER_DAEMONS, dockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineBackend } from "./engine_backend.ts";
-import { engineFaults } from "./engine_faults.ts";
+import { engineFaults, forgetBy } from "./engine_faults.ts";
 
 for (const [name, options] of DOCKER_DAEMONS) {
   deployContract({
@@ -27,7 +27,7 @@ for (const [name, options] of DOCKER_DAEMONS) {
       // What it asks of the engine is the same by each of them.
       if (options.version === "20.10") {
         const socket = fixture.daemon.host.replace("unix://", "");
-        engineFaults(test, under, { socket, made });
+        engineFaults(test, under, { socket, made, forget: forgetBy(fixture.engine, "rmi", "-f") });
       }
     },
   });

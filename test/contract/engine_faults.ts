@@ -3,17 +3,27 @@ import assert from "node:assert/strict";
 import type { CrashUnderTest } from "./crash_deploy.ts";
 import { type Made, madeBy } from "./deploy_crowd.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { quickSpec } from "./deploy_tools.ts";
+import { quickSpec, runs } from "./deploy_tools.ts";
 
 export interface FaultyEngine {
   /** The path of the socket by which the server reaches it. */
   socket: string;
   /** What there is of svc's. */
   made(): Promise<Made>;
+  /** Takes every image from it that it lets go of, though a container was made of it; gives their number. */
+  forget(): Promise<number>;
 }
 
 /** The engine's own client. */
 type Engine = (...args: string[]) => Promise<{ stdout: string }>;
+
+/** By the engine's own client: `command` takes a name from an image. */
+export const forgetBy = (engine: Engine, ...command: string[]) => async () => {
+  const { stdout } = await engine("images", "--format", "{{.Repository}}:{{.Tag}}");
+  const names = stdout.split("\n").filter((name) => name && !/<none>|base:taken/.test(name));
+  for (const name of names) await engine(...command, name);
+  return names.length;
+};
 
 /** What there is of deployments that have two networks, and an anonymous volume for each instance. */
 export function engineFound(engine: Engine): Pick<CrashUnderTest, "found" | "expected"> {
@@ -40,7 +50,7 @@ export function engineFound(engine: Engine): Pick<CrashUnderTest, "found" | "exp
 export function engineFaults(
   test: OwnTest,
   { backend, image }: DeployBackendUnderTest,
-  { socket, made }: FaultyEngine,
+  { socket, made, forget }: FaultyEngine,
 ): void {
   test("a full subnet is told and leaves nothing; its addresses come back", async () => {
     const name = "full";
@@ -80,6 +90,22 @@ export function engineFaults(
       assert.equal((await backend().apply(spec("1"))).action, "unchanged");
       assert.equal(await backend().status("unborn"), undefined);
       assert.equal((await made()).containers.length, 1);
+    } finally {
+      await backend().delete(name);
+    }
+  });
+
+  test("its image is removed by others: what runs goes on, restarts, and is replaced", async () => {
+    const name = "kept";
+    try {
+      await backend().apply(quickSpec(name, image));
+      const before = await runs(backend(), name);
+      assert.ok(await forget() > 0);
+      assert.deepEqual(await runs(backend(), name), before);
+      assert.equal((await backend().power(name, "restart")).state, "running");
+      await forget();
+      const spec = quickSpec(name, image, { env: { NEW: "1" } });
+      assert.equal((await backend().apply(spec)).action, "replaced");
     } finally {
       await backend().delete(name);
     }

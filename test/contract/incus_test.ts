@@ -5,7 +5,7 @@ import { requireTools, runTool } from "../e2e/harness.ts";
 import { INCUS_NEEDS } from "../peers/incus.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { engineFaults } from "./engine_faults.ts";
-import { quickSpec } from "./deploy_tools.ts";
+import { quickSpec, runs } from "./deploy_tools.ts";
 import { type IncusFixture, incusFixture } from "./incus_fixture.ts";
 
 /** Incus uses control groups of the second version alone. */
@@ -23,7 +23,7 @@ deployContract({
   lacks: await noMemory(),
   ...requireTools(INCUS_NEEDS),
   open: () => incusFixture(),
-  own: (test, under, { peer }) => {
+  own: (test, under, { peer, other: otherServer }) => {
     const names = async (...args: string[]) =>
       (await peer.incus(...args, "--format", "csv", "--columns", "n")).stdout.split("\n")
         .filter(Boolean);
@@ -32,7 +32,40 @@ deployContract({
       networks: (await names("network", "list")).filter((name) => name.startsWith("svc")),
       volumes: await names("storage", "volume", "list", "default", "type=custom"),
     });
-    engineFaults(test, under, { socket: peer.socket, made });
+    const forget = async () => {
+      const { stdout } = await peer.incus("image", "list", "--format", "csv", "--columns", "F");
+      const images = stdout.split("\n").filter(Boolean);
+      for (const image of images) await peer.incus("image", "delete", image);
+      return images.length;
+    };
+    engineFaults(test, under, { socket: peer.socket, made, forget });
+    test("two servers of one daemon do not touch each other's", async () => {
+      const { backend, image } = under;
+      const name = "shared";
+      const [networks, volumes] = [["between"], ["kept-apart:/data"]];
+      await using other = await otherServer();
+      try {
+        await backend().apply(quickSpec(name, image, { networks, volumes }));
+        assert.deepEqual(await other.list(), []);
+        assert.equal(await other.delete(name), false);
+        await assert.rejects(other.apply(quickSpec(name, image, { volumes })), {
+          code: "conflict",
+          message: /not of this server|did not make/,
+        });
+        const before = await runs(backend(), name);
+        const action = async (backend: DeployBackend) =>
+          (await backend.apply(quickSpec(name, image, { networks }))).action;
+        assert.equal(await action(other), "created");
+        assert.deepEqual(await runs(backend(), name), before);
+        assert.equal((await backend().list()).length, 1);
+        assert.equal(await other.delete(name), true);
+        assert.deepEqual(await runs(backend(), name), before);
+      } finally {
+        await other.delete(name);
+        await backend().delete(name);
+        await backend().caps.volumes!.remove("kept-apart");
+      }
+    });
     test("a subnet over a route of the daemon's host is refused, and nothing is left", async () => {
       // In the daemon's network, in which the test is.
       const route = ["blackhole", "10.213.7.0/24"];
