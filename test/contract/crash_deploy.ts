@@ -11,13 +11,15 @@ import { freePort } from "../fixtures/free_port.ts";
 import { eventually } from "../waits.ts";
 import { execute, quickSpec } from "./deploy_tools.ts";
 
-export type EngineKind = "bare" | "containerd" | "dockerhost" | "podman";
+export type EngineKind = "bare" | "containerd" | "dockerhost" | "incus" | "podman";
 
 /** What the server that is killed does. */
 export interface Act {
   kind: "apply" | "start" | "stop" | "restart" | "delete";
   /** What is applied. */
   spec?: DeploySpec;
+  /** An earlier server was killed at it: the steps count from the opening on, which recovers. */
+  again?: boolean;
 }
 
 /** What there is on the host of deployments, in numbers. */
@@ -48,6 +50,8 @@ const NAME = "web";
 const RUNNING = ["running", "healthy"];
 /** The server is killed at each step, or at some of each change: a kill takes seconds. */
 const EACH = Deno.env.get("SVC_TEST_EACH_STEP") !== undefined;
+/** With each step: the next servers are let be in turn, or killed at a step before this one. */
+const NEXT = 4;
 /** No change has as many steps. */
 const MOST = 500;
 
@@ -85,13 +89,13 @@ interface Scenario {
   act: Act["kind"];
   /** How many are applied. */
   replicas?: number;
-  /** Where some steps are enough: which, and of which kind. */
-  samples: [step: number, kind: number][];
+  /** Where some steps are enough: which, of which kind, and that at which the next server is killed too. */
+  samples: [step: number, kind: number, next?: number][];
 }
 
 const SCENARIOS: readonly Scenario[] = [
   { title: "a first deployment", act: "apply", samples: [[5, 1]] },
-  { title: "a replacement", from: { restart: "always" }, act: "apply", samples: [[9, 0]] },
+  { title: "a replacement", from: { restart: "always" }, act: "apply", samples: [[9, 0, 1]] },
   {
     title: "a replacement of what stops slowly",
     from: { restart: "slow" },
@@ -105,7 +109,7 @@ const SCENARIOS: readonly Scenario[] = [
     replicas: 1,
     samples: [[3, 2]],
   },
-  { title: "a stop", from: { restart: "always" }, act: "stop", samples: [[1, 0]] },
+  { title: "a stop", from: { restart: "always" }, act: "stop", samples: [[1, 0, 1]] },
   {
     title: "a start",
     from: { restart: "no", runs: false },
@@ -115,6 +119,9 @@ const SCENARIOS: readonly Scenario[] = [
   { title: "a restart", from: { restart: "slow" }, act: "restart", samples: [[3, 0], [6, 1]] },
   { title: "a removal", from: { restart: "no" }, act: "delete", samples: [[2, 1]] },
 ];
+
+/** The step of a server, and of the next one where that is killed too. */
+type Kill = [step: number, next?: number];
 
 class Crashes {
   readonly #under: CrashUnderTest;
@@ -216,7 +223,7 @@ class Crashes {
     return await this.#find([fits ? { ...now, runs } : wanted]);
   }
 
-  async #killed(scenario: Scenario, { run }: Steps, step: number, now: State) {
+  async #killed(scenario: Scenario, { run }: Steps, [step, next]: Kill, now: State) {
     const { act, replicas = 2, from } = scenario;
     const before = await this.#prepare(scenario, now);
     const restart = from?.restart ?? "always";
@@ -228,6 +235,7 @@ class Crashes {
       ? undefined
       : { ...before!, runs: act !== "stop" };
     const passed = await run({ kind: act, spec }, step);
+    if (!passed && next) await run({ kind: act, spec, again: true }, next);
     const found = await this.#find(passed ? [after] : [before, after], async (backend) => {
       if (spec) await backend.apply(spec);
     });
@@ -235,14 +243,16 @@ class Crashes {
   }
 
   /** From that step on, until the server passes through, or at that step alone: gives what it ended with. */
-  async run(scenario: Scenario, steps: Steps, first: number, now: State): Promise<State> {
-    for (let step = first;; step++) {
+  async run(scenario: Scenario, steps: Steps, first: Kill, now: State): Promise<State> {
+    for (let [step, next] = first;; step++) {
+      if (EACH) next = step % NEXT;
       try {
-        const killed = await this.#killed(scenario, steps, step, now);
+        const killed = await this.#killed(scenario, steps, [step, next], now);
         now = killed.now;
         if (killed.passed || !EACH) return now;
       } catch (error) {
-        throw new Error(`killed at step ${step}`, { cause: error });
+        const then = next ? `, and the next server at step ${next}` : "";
+        throw new Error(`killed at step ${step}${then}`, { cause: error });
       }
       assert.ok(step < MOST, "it ends");
     }
@@ -261,17 +271,17 @@ export async function deployCrash(t: Deno.TestContext, under: CrashUnderTest): P
   const only = Deno.env.get("SVC_TEST_SCENARIO") ?? "";
   for (const scenario of SCENARIOS) {
     const kills = EACH
-      ? under.steps.map((steps) => ({ step: 1, steps }))
-      : scenario.samples.map(([step, kind]) => ({
-        step,
+      ? under.steps.map((steps) => ({ kill: [1] as Kill, steps }))
+      : scenario.samples.map(([step, kind, next]) => ({
+        kill: [step, next] as Kill,
         steps: under.steps[kind % under.steps.length],
       }));
-    for (const { step, steps } of kills) {
+    for (const { kill, steps } of kills) {
       const title = `${scenario.title}: ${steps.name}`;
       if (!title.includes(only)) continue;
       // The others begin with what it has left.
       const passed = await t.step(title, async () => {
-        now = await crashes.run(scenario, steps, step, now);
+        now = await crashes.run(scenario, steps, kill, now);
       });
       if (!passed) return;
     }

@@ -5,6 +5,7 @@ import { openContainerd } from "./containerd_fixture.ts";
 import { endBefore } from "./crash_steps.ts";
 import type { Act, EngineKind } from "./crash_deploy.ts";
 import { openDockerhost } from "./dockerhost_fixture.ts";
+import { openIncus } from "./incus_fixture.ts";
 import { openPodman } from "./podman_fixture.ts";
 
 // deno-lint-ignore no-explicit-any -- each opens what its fixture wrote down
@@ -12,6 +13,7 @@ const ENGINES: Record<EngineKind, (place: any) => Promise<DeployBackend>> = {
   bare: ({ host, config }) => openBare(host, config),
   containerd: openContainerd,
   dockerhost: openDockerhost,
+  incus: openIncus,
   podman: openPodman,
 };
 
@@ -26,8 +28,9 @@ const { engine, place, what, step } = JSON.parse(Deno.args[0]) as {
   what: Act;
   step?: number;
 };
+if (step && what.again) endBefore(step);
 const backend = await ENGINES[engine](place);
-if (step) endBefore(step);
+if (step && !what.again) endBefore(step);
 await act(backend, what);
 await backend[Symbol.asyncDispose]();
 Deno.exit(0);

@@ -17,10 +17,20 @@ export interface IncusFixture extends DeployFixture {
   registry: string;
   /** A folder that may be mounted. */
   allowed: string;
+  place: IncusPlace;
   /** Has the daemon's host know the registry as one of plain HTTP. */
   trust(): Promise<void>;
   /** Opens a server with other data on the same daemon. */
   other(): Promise<DeployBackend>;
+}
+
+/** Where a backend is opened, as another process can be told. */
+export interface IncusPlace {
+  dataDir: string;
+  layout: string;
+  allowed: string;
+  registry: string;
+  socket: string;
 }
 
 /** Names of the layout's images are of the registry. */
@@ -33,6 +43,20 @@ function registryImages(layout: string, registry: string): ImageResolver {
     },
   };
 }
+
+export const openIncus = (
+  { dataDir, layout, allowed, registry, socket }: IncusPlace,
+  permitted: readonly string[] = [],
+): Promise<DeployBackend> =>
+  createIncusBackend({
+    ...{ dataDir, socket },
+    project: "default",
+    pool: "default",
+    insecure: [],
+    images: registryImages(layout, registry),
+    config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 500 },
+    log: silent,
+  });
 
 export interface IncusFixtureOptions {
   /** Programs that the daemon does not find. */
@@ -59,22 +83,15 @@ export async function incusFixture(
     ...["copy", "-q", "--insecure-policy", "--dest-tls-verify=false"],
     ...[`oci:${layout}:base`, `docker://${registry.host}/base:latest`],
   ]);
-  const open = (dataDir: string, permitted: readonly string[]) =>
-    createIncusBackend({
-      dataDir,
-      socket: peer.socket,
-      project: "default",
-      pool: "default",
-      insecure: [],
-      images: registryImages(layout, registry.host),
-      config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 500 },
-      log: silent,
-    });
+  const place = {
+    dataDir: join(folder, "data"),
+    ...{ layout, allowed, registry: registry.host, socket: peer.socket },
+  };
   return {
-    ...{ peer, allowed, trust, registry: registry.host },
+    ...{ peer, allowed, place, trust, registry: registry.host },
     image: "base",
-    open: (permitted) => open(join(folder, "data"), permitted),
-    other: () => open(join(folder, "other"), []),
+    open: (permitted) => openIncus(place, permitted),
+    other: () => openIncus({ ...place, dataDir: join(folder, "other") }),
     async [Symbol.asyncDispose]() {
       await registry[Symbol.asyncDispose]();
       network[Symbol.dispose]();

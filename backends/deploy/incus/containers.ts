@@ -287,7 +287,13 @@ export class IncusContainers implements ContainerCalls {
     }
     const keeper = this.#parts.source.keeper(name);
     if (keeper) keeper.forced = true;
-    await this.#state(name, { action: "stop", timeout: -1, force: true }, attempted).catch(over);
+    const probeAgain = await keeper?.unprobed();
+    try {
+      await this.#state(name, { action: "stop", timeout: -1, force: true }, attempted).catch(over);
+    } finally {
+      // Of what ended nothing is probed.
+      probeAgain?.();
+    }
   }
 
   async remove(container: string): Promise<void> {

@@ -5,6 +5,7 @@
 import type { InstanceHealth } from "../../../lib/api/deployment.ts";
 import type { Logger } from "../../../lib/base/log.ts";
 import type { HealthPlan } from "../../../lib/deploy/container_config.ts";
+import { sleep } from "../../../lib/base/sleep.ts";
 import { HealthMonitor, type ProbeResult } from "../../../lib/deploy/health.ts";
 import { type RestartRule, Restarts } from "../../../lib/deploy/restarts.ts";
 import { runTime } from "../../../lib/deploy/run_time.ts";
@@ -18,6 +19,8 @@ import { HALTED, HEALTH, RESTART } from "./instance.ts";
 
 /** Milliseconds that the end of an instance may take to be told. */
 const PAUSE_MS = 5000;
+/** Milliseconds until a probe has entered an instance at the latest. */
+const ENTRY_MS = 2000;
 /** Exit code after SIGKILL. */
 const KILLED = 137;
 
@@ -49,6 +52,8 @@ export class Keeper implements Known {
   readonly told = { start: "", end: "" };
   readonly #options: KeeperOptions;
   #monitor: HealthMonitor | undefined;
+  /** Resolves when the probe that runs has ended. */
+  #probing: Promise<unknown> = Promise.resolve();
   #frozen = false;
   /** When the run began that is seen. */
   #run = "";
@@ -129,7 +134,11 @@ export class Keeper implements Known {
     this.#frozen = false;
     this.#monitor = new HealthMonitor({
       plan: JSON.parse(check) as HealthPlan,
-      probe: (command, signal) => this.#probe(command, signal),
+      probe: (command, signal) => {
+        const probed = this.#probe(command, signal);
+        this.#probing = probed.catch(() => {});
+        return probed;
+      },
       onChange: changed,
     });
     this.#monitor.start();
@@ -159,6 +168,19 @@ export class Keeper implements Known {
     const monitor = this.#monitor;
     monitor?.suspend(true);
     setTimeout(() => monitor?.suspend(false), PAUSE_MS);
+  }
+
+  /**
+   * Resolves when no probe enters the instance any more. Incus freezes what it ends by force, and may wait for ever
+   * where a process enters it meanwhile. What it gives has it probed again.
+   */
+  async unprobed(): Promise<() => void> {
+    const monitor = this.#monitor;
+    monitor?.suspend(true);
+    const late = new AbortController();
+    await Promise.race([this.#probing, sleep(ENTRY_MS, late.signal).catch(() => {})]);
+    late.abort();
+    return () => monitor?.suspend(this.#frozen);
   }
 
   #freeze(frozen: boolean): void {
