@@ -18,6 +18,8 @@ const [HEADER, LINK] = [16, 16];
 /** Attributes, and one within the last of them. */
 const IFLA = { name: 3, master: 10, info: 18, mask: 29, kind: 1 };
 const RTEXT_FILTER_SKIP_STATS = 1 << 3;
+/** The kernel makes the next answer while the one before is read: nobody waits for it, which would stop this thread. */
+const MSG_DONTWAIT = 0x40;
 /** The kernel makes its answers no larger. */
 const ANSWER_BYTES = 32 * 1024;
 
@@ -91,7 +93,7 @@ export function links(): Link[] {
     check(send(fd, question, BigInt(question.length), 0), errno[0], "send");
     const all: Link[] = [];
     for (const answer = new Uint8Array(ANSWER_BYTES);;) {
-      const length = check(recv(fd, answer, BigInt(answer.length), 0), errno[0], "recv");
+      const length = check(recv(fd, answer, BigInt(answer.length), MSG_DONTWAIT), errno[0], "recv");
       const { links, done } = linksIn(answer.subarray(0, length));
       all.push(...links);
       if (done) return all;
