@@ -6,6 +6,7 @@ import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { freePort } from "../fixtures/free_port.ts";
 import { freeSubnetBase } from "../fixtures/free_subnet.ts";
 import { removeRunState, removeServerData } from "../peers/cleanup.ts";
+import { threadsOf } from "../fixtures/threads.ts";
 import { eventually, PATIENCE_MS } from "../waits.ts";
 
 export { freePort, freeSubnetBase };
@@ -310,9 +311,11 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
       Deno.createHttpClient({ caCerts: [await Deno.readTextFile(authority.cert)] });
     await waitReady(url, { ended: () => exited, client })
       .catch(async (error) => {
+        const threads = await threadsOf(child.pid);
         endProcess(child, "SIGKILL");
         await exit;
-        throw new Error(`${error.message}; its log:\n${log}`, { cause: error });
+        const found = `its log:\n${log}\nits threads:\n${threads}`;
+        throw new Error(`${error.message}; ${found}`, { cause: error });
       });
   };
   const end = async (name: Deno.Signal) => {
