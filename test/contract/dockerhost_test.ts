@@ -2,7 +2,7 @@
 import { requireTools } from "../e2e/harness.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
-import { deployCrowd, madeBy } from "./deploy_crowd.ts";
+import { deployCrowd, madeBy } from "./crowd.ts";
 import { deployFiles } from "./deploy_files.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deployRollOut } from "./deploy_roll_out.ts";

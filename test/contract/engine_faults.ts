@@ -1,7 +1,7 @@
 /** Faults around an engine with an API, as those around a host's engine are in host_faults.ts. */
 import assert from "node:assert/strict";
 import type { CrashUnderTest } from "./crash_deploy.ts";
-import { type Made, madeBy } from "./deploy_crowd.ts";
+import { type Made, madeBy } from "./crowd.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
 import { quickSpec, runs } from "./deploy_tools.ts";
 

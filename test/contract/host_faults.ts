@@ -5,7 +5,7 @@ import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { eventually } from "../waits.ts";
-import { deployCrowd } from "./deploy_crowd.ts";
+import { deployCrowd } from "./crowd.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import type { Host } from "./host_fixture.ts";

@@ -10,7 +10,7 @@ import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
 import { eventually } from "../waits.ts";
 import { deployAttach } from "./deploy_attach.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
-import { deployCrowd, madeBy } from "./deploy_crowd.ts";
+import { deployCrowd, madeBy } from "./crowd.ts";
 import { deployDetails } from "./deploy_details.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
