@@ -48,8 +48,11 @@ type State = { version: string; replicas: number; runs: boolean } | undefined;
 
 const NAME = "web";
 const RUNNING = ["running", "healthy"];
-/** The server is killed at each step, or at some of each change: a kill takes seconds. */
-const EACH = Deno.env.get("SVC_TEST_EACH_STEP") !== undefined;
+/**
+ * The server is killed at each step, or at some of each change: a kill takes seconds. What svc does itself is the same
+ * with Docker, podman and Incus: without this, only Docker has its turn.
+ */
+export const EACH = Deno.env.get("SVC_TEST_EACH_STEP") !== undefined;
 /** With each step: the next servers are let be in turn, or killed at a step before this one. */
 const NEXT = 4;
 /** No change has as many steps. */

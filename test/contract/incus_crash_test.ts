@@ -2,13 +2,15 @@
 import { dirname, join } from "node:path";
 import { requireTools } from "../e2e/harness.ts";
 import { INCUS_NEEDS } from "../peers/incus.ts";
-import { deployCrash, ownSteps } from "./crash_deploy.ts";
+import { deployCrash, EACH, ownSteps } from "./crash_deploy.ts";
 import { engineFront } from "./engine_front.ts";
 import { incusFixture, openIncus } from "./incus_fixture.ts";
 
 Deno.test({
-  name: "incus backend, killed at every step",
+  name:
+    "incus backend, killed at every step (with SVC_TEST_EACH_STEP: svc does the same with Docker)",
   ...requireTools(INCUS_NEEDS),
+  ...!EACH && { ignore: true },
   sanitizeOps: false,
   sanitizeResources: false,
   fn: async (t) => {

@@ -2,14 +2,16 @@
 import { dirname, join } from "node:path";
 import { requireTools } from "../e2e/harness.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
-import { deployCrash, ownSteps } from "./crash_deploy.ts";
+import { deployCrash, EACH, ownSteps } from "./crash_deploy.ts";
 import { engineFound } from "./engine_faults.ts";
 import { engineFront } from "./engine_front.ts";
 import { openPodman, podmanFixture } from "./podman_fixture.ts";
 
 Deno.test({
-  name: "podman backend, killed at every step",
+  name:
+    "podman backend, killed at every step (with SVC_TEST_EACH_STEP: svc does the same with Docker)",
   ...requireTools({ root: true, commands: PODMAN_COMMANDS, files: PODMAN_FILES }),
+  ...!EACH && { ignore: true },
   sanitizeOps: false,
   sanitizeResources: false,
   fn: async (t) => {

@@ -142,7 +142,7 @@ for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
       if (by === "tcp" && !rootless) addresses(test, under, fixture);
       if (rootless && few) unstoppable(test, under, fixture);
       const made = () => madeBy(fixture.engine);
-      if (!rootless && (version === "5" || ALL_TRANSPORTS)) deployCrowd(test, under, made);
+      if (!rootless && ALL_TRANSPORTS) deployCrowd(test, under, made);
       if (suite.parts) return;
       engineBackend(test, under, fixture);
       if (!rootless) podmanFiles(test, under, fixture);
