@@ -35,7 +35,7 @@ export async function failure(failed: Failed, what: string): Promise<SvcError> {
   );
 }
 
-async function lastLines({ log }: Failed): Promise<string[]> {
-  const frames = await Array.fromAsync(log({ tail: LAST_LINES }));
+async function lastLines(failed: Failed): Promise<string[]> {
+  const frames = await Array.fromAsync(failed.log({ tail: LAST_LINES }));
   return frames.flat().map(({ line }) => line.replace(/\r$/, ""));
 }

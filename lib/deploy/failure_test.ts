@@ -16,3 +16,22 @@ Deno.test("why an instance failed is told where its log cannot be read too", asy
     /web-0 exited with code 3; .* could not be read: Cannot read the logs: the/,
   );
 });
+
+Deno.test("the last lines of what failed are told", async () => {
+  class Instance {
+    readonly deployment = "web";
+    readonly id = "web-0";
+    readonly #words = "cannot start\r";
+
+    async *log() {
+      yield await Promise.resolve([
+        { time: "", instance: this.id, stream: "stdout" as const, line: this.#words },
+      ]);
+    }
+  }
+  const { message } = await failure(new Instance(), "exited with code 9");
+  assert.equal(
+    message,
+    "Cannot deploy web: instance web-0 exited with code 9; its last log lines:\n  cannot start",
+  );
+});
