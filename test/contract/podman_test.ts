@@ -21,7 +21,7 @@ import { deployContract, type DeploySuite } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineDies } from "./engine_dies.ts";
-import { engineFaults, forgetBy } from "./engine_faults.ts";
+import { engineFaults } from "./engine_faults.ts";
 import { podmanFiles } from "./podman_files.ts";
 import { type PodmanFixture, podmanFixture, type PodmanFixtureOptions } from "./podman_fixture.ts";
 import { ALL_TRANSPORTS, FAR } from "./transports.ts";
@@ -148,7 +148,7 @@ for (const { options, ...suite } of ALL_TRANSPORTS ? EVERY : PODMANS) {
       if (!rootless) podmanFiles(test, under, fixture);
       if (!rootless && (by ?? "unix") === "unix") {
         const { socket } = fixture.peer;
-        engineFaults(test, under, { socket, made, forget: forgetBy(fixture.engine, "untag") });
+        engineFaults(test, under, { socket, made });
       }
       if (by === "ssh") {
         const containers = async (name: string) => {
