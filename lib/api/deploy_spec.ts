@@ -7,7 +7,8 @@
 
 import type { EgressSpec } from "./egress.ts";
 
-export type RestartPolicy = "no" | "on-failure" | "always" | "unless-stopped";
+export const RESTART_POLICIES = ["no", "on-failure", "always", "unless-stopped"] as const;
+export type RestartPolicy = typeof RESTART_POLICIES[number];
 
 export interface PortSpec {
   /** Absent or 0: a free port is chosen. */

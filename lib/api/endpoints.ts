@@ -16,7 +16,7 @@ import type {
   TokenExchangeResponse,
 } from "./auth.ts";
 import type { BuildEvent } from "./build.ts";
-import type { DeploySpec, RestartPolicy } from "./deploy_spec.ts";
+import { type DeploySpec, RESTART_POLICIES } from "./deploy_spec.ts";
 import {
   APPLY_UNTIL,
   type ApplyEvent,
@@ -156,12 +156,7 @@ const applies = {
   },
 } as const;
 const applyQuery = { until: APPLY_UNTIL, recreate: "bool" } as const;
-export const RESTART_POLICIES = [
-  "no",
-  "on-failure",
-  "always",
-  "unless-stopped",
-] as const satisfies readonly RestartPolicy[];
+
 const changesInstances = { query: { instance: "text" }, answers: { 204: nothing } } as const;
 const changesPower = { query: {}, answers: { 200: json("DeploymentStatus") } } as const;
 

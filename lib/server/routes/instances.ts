@@ -1,5 +1,6 @@
 /** The routes that signal, pause, update and list the processes of a deployment's instances. */
-import { endpoint, RESTART_POLICIES } from "../../api/endpoints.ts";
+import { RESTART_POLICIES } from "../../api/deploy_spec.ts";
+import { endpoint } from "../../api/endpoints.ts";
 import type { InstanceUpdate } from "../../api/workload.ts";
 import { parseBytes } from "../../base/bytes.ts";
 import { SvcError } from "../../base/errors.ts";
